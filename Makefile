@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0
+ifneq ($(KERNELRELEASE),)
+# Read by kbuild, as a directory of a kernel tree.
+obj-y += drivers/ferroce/
+else
+# Read by make, in a clone of its own.
+
+SETUP := qemu-test/setup
+export FERROCE_CACHE FERROCE_MIRROR KERNEL_VERSION KDIR
+
+.DEFAULT_GOAL := help
+.PHONY: help setup modules tools demo check shell vng fmt lint clean
+
+help: ## show this text
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@echo
+	@echo "  KDIR=DIR          build the modules against your own prepared kernel tree"
+	@echo "  SUITE=NAME        one suite of make check: unit lint verbs perftest interop kselftest"
+	@echo "  FERROCE_CACHE=DIR where root, kernel and crates are kept (~/.cache/ferroce)"
+	@echo "  KERNEL_VERSION=V  kernel to take instead of the newest of the series"
+
+setup: ## make the Debian root and the prepared kernel tree, cached outside the clone
+	@$(SETUP)/root >/dev/null
+	@$(SETUP)/kernel >/dev/null
+
+modules: ## build the kernel modules into build/
+	@$(SETUP)/build modules
+
+tools: ## build the user tools into build/bin/
+	@$(SETUP)/build tools
+
+demo: setup modules tools ## show ferroce at work in a guest, beside rdma_rxe
+	@qemu-test/demo
+
+check: setup modules tools ## run every test, or those of SUITE
+	@qemu-test/check $(SUITE)
+
+shell: setup modules tools ## a shell in a guest with two namespaces and the module loaded
+	@qemu-test/guest --topology pair --shell
+
+vng: setup modules tools ## a shell in a guest booted by virtme-ng
+	@$(SETUP)/enter qemu-test/vng
+
+fmt: setup ## format all sources
+	@qemu-test/lint --fix
+
+lint: setup modules ## check formatting and run the linters
+	@qemu-test/lint
+
+clean: ## remove build products from the clone; the cache stays
+	@$(SETUP)/build clean
+
+endif

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# What the set-up scripts share: messages, cache paths, locks, namespaces.
+# Sourced, never run.
+
+SETUP_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+FERROCE_DIR=$(cd "$SETUP_DIR/../.." && pwd -P)
+FERROCE_CACHE=${FERROCE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ferroce}
+KERNEL_SERIES=7.3
+KERNEL_CC=x86_64-linux-gnu-gcc-14
+export FERROCE_DIR FERROCE_CACHE KERNEL_SERIES KERNEL_CC
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+die() {
+	printf 'setup: error: %s\n' "$*" >&2
+	exit 1
+}
+
+# True inside the Debian root, whether entered by chroot or booted in a guest.
+inside_root() { [ -e /etc/ferroce-root ]; }
+
+# The key names everything that decides what the root contains.
+root_key() {
+	{
+		cat "$SETUP_DIR/packages" "$SETUP_DIR/populate"
+		echo "${KERNEL_VERSION:-newest}"
+	} | sha256sum | cut -c1-12
+}
+
+root_path() { echo "$FERROCE_CACHE/root-$(root_key)"; }
+
+# The kernel release that the root was made with, for example 7.3.4+deb13-amd64.
+kernel_release() {
+	if inside_root; then
+		cat /etc/ferroce-root
+	else
+		cat "$(root_path)/etc/ferroce-root"
+	fi
+}
+
+kernel_path() { echo "$FERROCE_CACHE/kernel-$(kernel_release)-$(root_key)"; }
+
+make_cache() {
+	mkdir -p "$FERROCE_CACHE/logs" "$FERROCE_CACHE/cargo" 2>/dev/null ||
+		die "cannot create $FERROCE_CACHE; set FERROCE_CACHE to a directory you may write to"
+	[ -w "$FERROCE_CACHE" ] ||
+		die "cannot write to $FERROCE_CACHE; set FERROCE_CACHE to a directory you may write to"
+}
+
+# lock NAME: holds $FERROCE_CACHE/NAME.lock on descriptor 9 until the script ends.
+lock() {
+	exec 9>"$FERROCE_CACHE/$1.lock"
+	flock -n 9 && return
+	say "another run holds the $1 lock, waiting for it"
+	flock -w 1800 9 || die "the $1 lock was not released within 30 minutes"
+}
+
+need_space() {
+	local want_mb=$1 have_mb
+	have_mb=$(df --output=avail -BM "$FERROCE_CACHE" | tail -1 | tr -dc 0-9)
+	[ "$have_mb" -ge "$want_mb" ] ||
+		die "$want_mb MB are needed in $FERROCE_CACHE but only $have_mb MB are free; make room or set FERROCE_CACHE to another disk"
+}
+
+# as_root CMD…: as root of the machine, or else as root of a user namespace that
+# has the caller's subordinate ids. Mounts made by CMD vanish with it.
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		unshare --mount --propagation private -- "$@"
+	else
+		unshare --user --map-root-user --map-auto --mount --propagation private -- "$@"
+	fi
+}
+
+# Says what a caller without root rights lacks for as_root, if anything.
+check_rights() {
+	[ "$(id -u)" = 0 ] && return
+	command -v newuidmap >/dev/null ||
+		die "not root, and newuidmap is missing; run as root, or once: sudo apt-get install uidmap mmdebstrap"
+	grep -q "^\($(id -un)\|$(id -u)\):" /etc/subuid 2>/dev/null ||
+		die "not root, and $(id -un) has no subordinate ids; run as root, or once: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un)"
+	as_root true 2>/dev/null ||
+		die "not root, and this kernel allows no user namespace; run as root, or once: sudo sysctl kernel.unprivileged_userns_clone=1"
+}
+
+# step LABEL LOG CMD…: runs CMD with its output in LOG, and a sign of life on
+# stderr every ten seconds.
+step() {
+	local label=$1 log=$2 began=$SECONDS pid rc=0 ticks=0
+	shift 2
+	say "$label …"
+	"$@" >"$log" 2>&1 </dev/null &
+	pid=$!
+	while kill -0 "$pid" 2>/dev/null; do
+		sleep 0.5
+		ticks=$((ticks + 1))
+		[ $((ticks % 20)) -ne 0 ] ||
+			say "  $((SECONDS - began)) s: $(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c1-100)"
+	done
+	wait "$pid" || rc=$?
+	if [ "$rc" = 0 ]; then
+		say "$label: done in $((SECONDS - began)) s"
+	else
+		tail -n 25 "$log" >&2
+		say "$label failed (exit $rc); the whole log is $log"
+	fi
+	return "$rc"
+}
