@@ -139,6 +139,9 @@ class Machine:
         o = self.options
         words = [
             "rootfstype=virtiofs root=rootfs ro", f"init={opt.CLONE}/qemu-test/guest-init",
-            "console=ttyS0 loglevel=5 panic=-1", "" if o.allow_dmesg else "oops=panic", o.append,
+            "console=ttyS0 loglevel=5 panic=-1",
+            # A busy host makes the clock watchdog distrust a good TSC.
+            "tsc=nowatchdog",
+            "" if o.allow_dmesg else "oops=panic", o.append,
         ]
         return " ".join(word for word in words if word)
