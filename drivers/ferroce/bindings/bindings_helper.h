@@ -45,3 +45,7 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/rdma_user_rxe.h>
 #include <rdma/uverbs_ioctl.h>
+
+/* Macros that bindgen cannot evaluate. */
+static const gfp_t FERROCE_XA_FLAGS_ALLOC = XA_FLAGS_ALLOC;
+static const xa_mark_t FERROCE_XA_PRESENT = XA_PRESENT;

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A table from `u32` to `Arc<T>` that is read under RCU.
+//!
+//! Readers (softirq, the packet path) take no lock and touch no shared counter.
+//! Writers run in process context. A removed entry gives its reference back
+//! after a grace period, so a reader may clone the `Arc` it was shown.
+
+use crate::bindings;
+use core::ops::Range;
+use kernel::{
+    alloc::KBox,
+    error::to_result,
+    prelude::*,
+    sync::{
+        rcu,
+        Arc,
+        ArcBorrow, //
+    },
+    types::Opaque,
+};
+
+/// One reference held by a table. `head` is first, so that RCU's callback finds the entry.
+#[repr(C)]
+struct Entry<T> {
+    head: Opaque<bindings::callback_head>,
+    value: Arc<T>,
+}
+
+/// Index to `Arc<T>`; lookups under RCU, changes in process context.
+#[pin_data(PinnedDrop)]
+pub(crate) struct RcuTable<T: Send + Sync> {
+    #[pin]
+    xa: Opaque<bindings::xarray>,
+    _entries: core::marker::PhantomData<Arc<T>>,
+}
+
+// SAFETY: the xarray locks itself, and what it hands out is `Send + Sync`.
+unsafe impl<T: Send + Sync> Send for RcuTable<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for RcuTable<T> {}
+
+impl<T: Send + Sync> RcuTable<T> {
+    /// An empty table.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            // SAFETY: `xa_init_flags` initialises the memory that it is given.
+            xa <- Opaque::ffi_init(|xa| unsafe {
+                bindings::xa_init_flags(xa, bindings::FERROCE_XA_FLAGS_ALLOC)
+            }),
+            _entries: core::marker::PhantomData,
+        })
+    }
+
+    fn entry(value: Arc<T>) -> Result<*mut Entry<T>> {
+        let head = Opaque::new(bindings::callback_head::default());
+        Ok(KBox::into_raw(KBox::new(Entry { head, value }, GFP_KERNEL)?))
+    }
+
+    fn settle(entry: *mut Entry<T>, err: c_int) -> Result {
+        to_result(err).inspect_err(|_| {
+            // SAFETY: the table did not take the entry, which came from `KBox::into_raw`.
+            drop(unsafe { KBox::from_raw(entry) })
+        })
+    }
+
+    /// Puts `value` at `index`. Fails with `EBUSY` if something is there, or `ENOMEM`.
+    pub(crate) fn insert_at(&self, index: u32, value: Arc<T>) -> Result {
+        let entry = Self::entry(value)?;
+        // SAFETY: the xarray is initialised, and `entry` is a valid aligned pointer.
+        let err = unsafe {
+            bindings::xa_insert(self.xa.get(), index as usize, entry.cast(), bindings::GFP_KERNEL)
+        };
+        Self::settle(entry, err)
+    }
+
+    /// Puts `value` at a free index of `range`, the next one after `cursor` if there is one.
+    ///
+    /// The index goes round, so that one which was just freed is not used again
+    /// at once. Fails with `EBUSY` when the range is full, or `ENOMEM`.
+    pub(crate) fn insert(&self, range: Range<u32>, cursor: &mut u32, value: Arc<T>) -> Result<u32> {
+        let entry = Self::entry(value)?;
+        let limit = bindings::xa_limit { min: range.start, max: range.end - 1 };
+        let mut index = 0;
+        // SAFETY: as in `insert_at`; `index` and `cursor` are ours.
+        let err = unsafe {
+            bindings::xa_alloc_cyclic(
+                self.xa.get(),
+                &mut index,
+                entry.cast(),
+                limit,
+                cursor,
+                bindings::GFP_KERNEL,
+            )
+        };
+        Self::settle(entry, err.min(0))?;
+        Ok(index)
+    }
+
+    /// What is at `index`, for as long as the guard is held.
+    pub(crate) fn get<'g>(&self, index: u32, _guard: &'g rcu::Guard) -> Option<ArcBorrow<'g, T>> {
+        // SAFETY: the xarray is initialised.
+        let entry = unsafe { bindings::xa_load(self.xa.get(), index as usize) };
+        // SAFETY: entries are freed a grace period after they left the table, so this one
+        // lives while the read-side section does.
+        let entry = unsafe { entry.cast::<Entry<T>>().as_ref() }?;
+        Some(entry.value.as_arc_borrow())
+    }
+
+    /// Takes `index` out. The table's own reference goes after a grace period.
+    pub(crate) fn remove(&self, index: u32) -> Option<Arc<T>> {
+        // SAFETY: the xarray is initialised.
+        let entry = unsafe { bindings::xa_erase(self.xa.get(), index as usize) };
+        // SAFETY: we took the entry out, so nobody else frees it.
+        let value = unsafe { entry.cast::<Entry<T>>().as_ref() }?.value.clone();
+        // SAFETY: `head` is the first field of an entry that only we may free, and
+        // `free_entry` is of this module, whose exit waits with `rcu_barrier`.
+        unsafe { bindings::call_rcu(entry.cast(), Some(free_entry::<T>)) };
+        Some(value)
+    }
+}
+
+unsafe extern "C" fn free_entry<T>(head: *mut bindings::callback_head) {
+    // SAFETY: `head` is the first field of an `Entry<T>` made by `KBox::into_raw`, and no
+    // reader is left.
+    drop(unsafe { KBox::from_raw(head.cast::<Entry<T>>()) });
+}
+
+#[pinned_drop]
+impl<T: Send + Sync> PinnedDrop for RcuTable<T> {
+    fn drop(self: Pin<&mut Self>) {
+        let mut index = 0;
+        loop {
+            // SAFETY: the xarray is initialised and nobody else uses it any more.
+            let entry = unsafe {
+                bindings::xa_find(self.xa.get(), &mut index, usize::MAX, bindings::FERROCE_XA_PRESENT)
+            };
+            if entry.is_null() {
+                break;
+            }
+            self.remove(index as u32);
+        }
+        // SAFETY: as above; it is empty now.
+        unsafe { bindings::xa_destroy(self.xa.get()) };
+    }
+}
+
+/// Waits until every reader that runs now has left, quickly at some cost to other CPUs.
+pub(crate) fn synchronize_expedited() {
+    // SAFETY: may be called wherever one may sleep, which is where tables are changed.
+    unsafe { bindings::synchronize_rcu_expedited() };
+}
+
+/// Waits for the callbacks of every entry removed so far. For module exit.
+pub(crate) fn barrier() {
+    // SAFETY: may be called wherever one may sleep.
+    unsafe { bindings::rcu_barrier() };
+}
