@@ -9,7 +9,7 @@ SETUP := qemu-test/setup
 export FERROCE_CACHE FERROCE_MIRROR KERNEL_VERSION KDIR
 
 .DEFAULT_GOAL := help
-.PHONY: help setup modules tools demo check shell vng fmt lint clean
+.PHONY: help setup modules tools demo check shell vng fmt lint clean distclean
 
 help: ## show this text
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -49,5 +49,8 @@ lint: setup modules ## check formatting and run the linters
 
 clean: ## remove build products from the clone; the cache stays
 	@$(SETUP)/build clean
+
+distclean: clean ## remove the cache as well
+	@$(SETUP)/root --remove-cache
 
 endif

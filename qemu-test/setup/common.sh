@@ -64,13 +64,12 @@ need_space() {
 }
 
 # as_root CMD…: as root of the machine, or else as root of a user namespace that
-# has the caller's subordinate ids. Mounts made by CMD vanish with it.
+# has the caller's subordinate ids. Whatever CMD mounts or leaves running ends
+# with it, and it ends with the caller.
 as_root() {
-	if [ "$(id -u)" = 0 ]; then
-		unshare --mount --propagation private -- "$@"
-	else
-		unshare --user --map-root-user --map-auto --mount --propagation private -- "$@"
-	fi
+	local namespaces=(--mount --propagation private --pid --fork --kill-child --mount-proc)
+	[ "$(id -u)" = 0 ] || namespaces+=(--user --map-root-user --map-auto)
+	setpriv --pdeathsig KILL unshare "${namespaces[@]}" -- "$@"
 }
 
 # Says what a caller without root rights lacks for as_root, if anything.
@@ -84,21 +83,34 @@ check_rights() {
 		die "not root, and this kernel allows no user namespace; run as root, or once: sudo sysctl kernel.unprivileged_userns_clone=1"
 }
 
+# What an interrupted script must end and remove.
+step_pid=
+partial=
+
+clean_up() {
+	[ -z "$step_pid" ] || { kill "$step_pid" && wait "$step_pid"; } 2>/dev/null
+	[ -z "$partial" ] || as_root rm -rf --one-file-system "$partial"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
 # step LABEL LOG CMD…: runs CMD with its output in LOG, and a sign of life on
 # stderr every ten seconds.
 step() {
-	local label=$1 log=$2 began=$SECONDS pid rc=0 ticks=0
+	local label=$1 log=$2 began=$SECONDS rc=0 ticks=0
 	shift 2
 	say "$label …"
 	"$@" >"$log" 2>&1 </dev/null &
-	pid=$!
-	while kill -0 "$pid" 2>/dev/null; do
+	step_pid=$!
+	while kill -0 "$step_pid" 2>/dev/null; do
 		sleep 0.5
 		ticks=$((ticks + 1))
 		[ $((ticks % 20)) -ne 0 ] ||
-			say "  $((SECONDS - began)) s: $(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c1-100)"
+			say "  $((SECONDS - began)) s: $(grep -v '^\s*$' "$log" | tail -n 1 | cut -c1-100)"
 	done
-	wait "$pid" || rc=$?
+	wait "$step_pid" || rc=$?
+	step_pid=
 	if [ "$rc" = 0 ]; then
 		say "$label: done in $((SECONDS - began)) s"
 	else
@@ -106,4 +118,18 @@ step() {
 		say "$label failed (exit $rc); the whole log is $log"
 	fi
 	return "$rc"
+}
+
+# explain LOG WHAT: ends the script with the reason that LOG shows for a failure.
+explain() {
+	if grep -qE 'Could not resolve|Temporary failure|Unable to connect|Could not connect|Network is unreachable' "$1"; then
+		die "the Debian archive cannot be reached: check the network and http_proxy, or set FERROCE_MIRROR"
+	elif grep -q 'No space left' "$1"; then
+		die "the disk is full: make room, or set FERROCE_CACHE to another disk"
+	elif grep -q 'NO_PUBKEY' "$1"; then
+		die "the archive's signature is unknown here: update the package debian-archive-keyring"
+	elif grep -q '^E: no kernel' "$1"; then
+		die "$(grep '^E: no kernel' "$1" | cut -c4-) see the list above, and set or unset KERNEL_VERSION"
+	fi
+	die "$2"
 }
