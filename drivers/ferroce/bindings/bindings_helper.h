@@ -64,3 +64,8 @@ FERROCE_COMMAND(CREATE_QP);
 FERROCE_COMMAND(MODIFY_QP);
 FERROCE_COMMAND(DESTROY);
 FERROCE_COMMAND(ENTER);
+static const gfp_t FERROCE_GFP_ATOMIC_NOWARN = GFP_ATOMIC | __GFP_NOWARN;
+static const gfp_t FERROCE_GFP_KERNEL = GFP_KERNEL;
+
+/* helpers.c: macros that Rust cannot reach. */
+struct ib_ucontext *ferroce_udata_context(struct ib_udata *udata);

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A run of packets on its way out: one buffer with the IP and UDP headers written,
+//! to be filled in place and sent at once.
+
+use super::header::{
+    self,
+    UDP_LEN, //
+};
+use crate::engine::icrc::Pseudo;
+use crate::kernel_ext::{
+    route::Route,
+    skb::SkBuff, //
+};
+use kernel::prelude::*;
+
+/// Made by [`super::Path::frame`]. Dropped unsent, it just goes.
+pub(crate) struct Frame {
+    pub(super) skb: SkBuff,
+    pub(super) route: Route,
+    pub(super) ip_len: usize,
+    pub(super) segment_len: usize,
+    pub(super) count: usize,
+    /// How many segments were given out to be filled, from the first one on.
+    pub(super) filled: usize,
+}
+
+impl Frame {
+    /// Segment `index`: the bytes from the BTH to the ICRC, all of which the caller
+    /// writes, and what the ICRC begins with. Segments are filled in order.
+    pub(crate) fn segment(&mut self, index: usize) -> Result<(&mut [u8], Pseudo)> {
+        if index != self.filled || index >= self.count {
+            return Err(EINVAL);
+        }
+        self.filled += 1;
+        let (headers, payload) = self.skb.bytes().split_at_mut(self.ip_len + UDP_LEN);
+        let body = payload.chunks_mut(self.segment_len).nth(index).ok_or(EINVAL)?;
+        let (ip, udp) = headers.split_at(self.ip_len);
+        let pseudo = header::pseudo(ip, udp, index, body.len()).ok_or(EINVAL)?;
+        Ok((body, pseudo))
+    }
+
+    /// Hands the packets to the IP stack. Fails with `EINVAL` if a segment was left
+    /// out, and with what the stack says. The peer may run inside this call when the
+    /// link is a virtual one, so no lock that receiving takes may be held.
+    pub(crate) fn send(self) -> Result {
+        if self.filled != self.count {
+            return Err(EINVAL);
+        }
+        self.skb.send(self.route)
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The IP and UDP headers around a RoCEv2 packet: read, written, and seen by the ICRC.
+
+use super::ROCE_PORT;
+use crate::engine::icrc::Pseudo;
+use crate::kernel_ext::route::{
+    Addrs,
+    Flow, //
+};
+
+const PROTO_UDP: u8 = 17;
+const IPV4_LEN: usize = 20;
+const IPV4_MAX_LEN: usize = 60;
+const IPV6_LEN: usize = 40;
+/// Bytes of a UDP header.
+pub(super) const UDP_LEN: usize = 8;
+/// More fragments, or an offset.
+const FRAGMENT_MASK: u16 = 0x3fff;
+const DONT_FRAGMENT: u16 = 0x4000;
+
+/// The headers of a received packet, checked.
+pub(super) struct Headers<'a> {
+    /// The IP header with its options.
+    pub(super) ip: &'a [u8],
+    /// The UDP header.
+    pub(super) udp: &'a [u8],
+    /// What follows, as long as the UDP header says.
+    pub(super) payload: &'a [u8],
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn put16(bytes: &mut [u8], at: usize, value: u16) {
+    if let Some(field) = bytes.get_mut(at..at + 2) {
+        field.copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+fn is_v6(ip: &[u8]) -> bool {
+    ip.first().is_some_and(|byte| byte >> 4 == 6)
+}
+
+/// How many bytes the IP header at the start of `bytes` has, if it holds a whole UDP datagram.
+/// An IPv6 packet with extension headers is none of RoCEv2's.
+pub(super) fn udp_offset(bytes: &[u8]) -> Option<usize> {
+    let first = *bytes.first()?;
+    match first >> 4 {
+        4 => {
+            let len = usize::from(first & 15) * 4;
+            let whole = be16(bytes, 6)? & FRAGMENT_MASK == 0;
+            (len >= IPV4_LEN && whole && *bytes.get(9)? == PROTO_UDP).then_some(len)
+        }
+        6 => (*bytes.get(6)? == PROTO_UDP).then_some(IPV6_LEN),
+        _ => None,
+    }
+}
+
+/// Whether the UDP header at `offset` names our port; `None` if it is not there.
+pub(super) fn is_roce(bytes: &[u8], offset: usize) -> Option<bool> {
+    Some(be16(bytes, offset + 2)? == ROCE_PORT)
+}
+
+impl<'a> Headers<'a> {
+    /// Takes a packet apart. A GSO packet's payload is all that is there.
+    pub(super) fn parse(bytes: &'a [u8], gso: bool) -> Option<Self> {
+        let (ip, rest) = bytes.split_at_checked(udp_offset(bytes)?)?;
+        let (udp, rest) = rest.split_at_checked(UDP_LEN)?;
+        let len = match gso {
+            true => rest.len(),
+            false => usize::from(be16(udp, 4)?).checked_sub(UDP_LEN)?,
+        };
+        let payload = rest.get(..len)?;
+        Some(Self { ip, udp, payload })
+    }
+
+    /// Whether a router saw congestion.
+    pub(super) fn congested(&self) -> bool {
+        const CE: u8 = 3;
+        let class = match (is_v6(self.ip), self.ip) {
+            (true, [_, low, ..]) => low >> 4,
+            (false, [_, tos, ..]) => *tos,
+            _ => 0,
+        };
+        class & CE == CE
+    }
+
+    /// The destination address.
+    pub(super) fn destination(&self) -> Option<core::net::IpAddr> {
+        if is_v6(self.ip) {
+            Some(<[u8; 16]>::try_from(self.ip.get(24..40)?).ok()?.into())
+        } else {
+            Some(<[u8; 4]>::try_from(self.ip.get(16..20)?).ok()?.into())
+        }
+    }
+}
+
+/// What the ICRC of segment `index`, with `payload` bytes, of a packet with these headers
+/// begins with: each segment is a datagram of its own on the wire.
+pub(super) fn pseudo(ip: &[u8], udp: &[u8], index: usize, payload: usize) -> Option<Pseudo> {
+    let udp_len = (UDP_LEN + payload) as u16;
+    let mut ip_bytes = [0; IPV4_MAX_LEN];
+    let header = ip_bytes.get_mut(..ip.len())?;
+    header.copy_from_slice(ip);
+    if is_v6(ip) {
+        put16(header, 4, udp_len);
+    } else {
+        put16(header, 2, ip.len() as u16 + udp_len);
+        let id = be16(ip, 4).unwrap_or_default().wrapping_add(index as u16);
+        put16(header, 4, id);
+    }
+    let mut udp_bytes = *udp.first_chunk::<UDP_LEN>()?;
+    put16(&mut udp_bytes, 4, udp_len);
+    Pseudo::new(header, &udp_bytes)
+}
+
+/// The headers of a flow's packets, all but the lengths, the IP ID and the checksums.
+pub(super) struct Template {
+    bytes: [u8; IPV6_LEN + UDP_LEN],
+    len: usize,
+    /// The pseudo-header's sum of what is constant, for the UDP checksum.
+    sum: u32,
+}
+
+impl Template {
+    /// For packets of `flow`.
+    pub(super) fn new(flow: &Flow, hop_limit: u8) -> Self {
+        let mut bytes = [0; IPV6_LEN + UDP_LEN];
+        let (ip_len, addrs) = match flow.addrs {
+            Addrs::V4(src, dst) => {
+                bytes[0] = 0x45;
+                bytes[1] = flow.tclass;
+                bytes[6..8].copy_from_slice(&DONT_FRAGMENT.to_be_bytes());
+                bytes[8] = hop_limit;
+                bytes[9] = PROTO_UDP;
+                bytes[12..16].copy_from_slice(&src.octets());
+                bytes[16..20].copy_from_slice(&dst.octets());
+                (IPV4_LEN, 12..20)
+            }
+            Addrs::V6(src, dst) => {
+                let class = u32::from(flow.tclass) << 20;
+                let first = 6 << 28 | class | (flow.flow_label & 0xf_ffff);
+                bytes[0..4].copy_from_slice(&first.to_be_bytes());
+                bytes[6] = PROTO_UDP;
+                bytes[7] = hop_limit;
+                bytes[8..24].copy_from_slice(&src.octets());
+                bytes[24..40].copy_from_slice(&dst.octets());
+                (IPV6_LEN, 8..40)
+            }
+        };
+        let sum = bytes[addrs]
+            .chunks_exact(2)
+            .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+            .sum::<u32>()
+            + u32::from(PROTO_UDP);
+        let len = ip_len + UDP_LEN;
+        put16(&mut bytes, ip_len, flow.sport);
+        put16(&mut bytes, ip_len + 2, flow.dport);
+        Self { bytes, len, sum }
+    }
+
+    /// Bytes of the IP and UDP headers.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of the IP header.
+    pub(super) fn ip_len(&self) -> usize {
+        self.len - UDP_LEN
+    }
+
+    /// Writes the headers of a packet with `payload` bytes. `checksum`: whether the
+    /// UDP checksum field is to hold the pseudo-header's sum for somebody who
+    /// completes it; else it says that there is none.
+    pub(super) fn write(&self, out: &mut [u8], id: u16, payload: usize, checksum: bool) {
+        let Some(headers) = out.get_mut(..self.len) else {
+            return;
+        };
+        headers.copy_from_slice(&self.bytes[..self.len]);
+        let (ip, udp) = headers.split_at_mut(self.ip_len());
+        let udp_len = (UDP_LEN + payload) as u16;
+        if is_v6(ip) {
+            put16(ip, 4, udp_len);
+        } else {
+            put16(ip, 2, ip.len() as u16 + udp_len);
+            put16(ip, 4, id);
+        }
+        put16(udp, 4, udp_len);
+        if checksum {
+            put16(udp, 6, fold(self.sum + u32::from(udp_len)));
+        }
+    }
+}
+
+/// A one's complement sum in 16 bits.
+fn fold(sum: u32) -> u16 {
+    let once = (sum & 0xffff) + (sum >> 16);
+    ((once & 0xffff) + (once >> 16)) as u16
+}

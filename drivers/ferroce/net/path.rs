@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where a queue pair sends: addresses, ports, and the route to there.
+
+use super::{
+    frame::Frame,
+    header::Template,
+    ROCE_PORT, //
+};
+use crate::{
+    bindings,
+    kernel_ext::{
+        net::NetRef,
+        route::{
+            Addrs,
+            Flow,
+            Route,
+            RouteCache, //
+        },
+        skb::SkBuff, //
+    },
+};
+use core::{
+    net::IpAddr,
+    sync::atomic::{
+        AtomicU16,
+        AtomicUsize,
+        Ordering, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    },
+};
+
+/// What a path is made from.
+#[derive(Copy, Clone)]
+pub(crate) struct PathConfig {
+    /// Our address.
+    pub(crate) src: IpAddr,
+    /// The peer's address, of the same family.
+    pub(crate) dst: IpAddr,
+    /// UDP source port, the entropy for whoever balances load on the way.
+    pub(crate) sport: u16,
+    /// IPv4 TOS or IPv6 traffic class.
+    pub(crate) tclass: u8,
+    /// IPv4 TTL or IPv6 hop limit.
+    pub(crate) hop_limit: u8,
+    /// IPv6 flow label.
+    pub(crate) flow_label: u32,
+}
+
+/// A way to a peer. May be used from any context and from several CPUs.
+pub(crate) struct Path {
+    net: Arc<NetRef>,
+    flow: Flow,
+    template: Template,
+    routes: RouteCache,
+    /// The largest packet to build for the present route; 0: one datagram a packet.
+    batch: AtomicUsize,
+    /// IPv4 ID of the next datagram.
+    id: AtomicU16,
+}
+
+/// The largest buffer: with headroom and the stack's record it still fits 64 KiB,
+/// which is what one allocation gives without waiting.
+const MAX_PACKET: usize = (1 << 16) - 768;
+/// As many datagrams as the stack cuts a packet into.
+const MAX_SEGMENTS: usize = 128;
+
+impl Path {
+    /// A path out of interface `ifindex`. `EHOSTUNREACH`, `ENETUNREACH` and the like if
+    /// there is no route now. Does not sleep.
+    pub(super) fn new(net: Arc<NetRef>, ifindex: u32, config: &PathConfig) -> Result<Self> {
+        let flow = Flow {
+            ifindex,
+            addrs: Addrs::new(config.src, config.dst)?,
+            sport: config.sport,
+            dport: ROCE_PORT,
+            tclass: config.tclass,
+            flow_label: config.flow_label,
+        };
+        let this = Self {
+            net,
+            template: Template::new(&flow, config.hop_limit),
+            flow,
+            routes: RouteCache::new(),
+            batch: AtomicUsize::new(0),
+            id: AtomicU16::new(0),
+        };
+        this.route(&rcu::read_lock())?;
+        Ok(this)
+    }
+
+    /// The way packets take now, looked up again when the stack says so.
+    fn route(&self, guard: &rcu::Guard) -> Result<Route> {
+        if let Some(route) = self.routes.get(guard) {
+            return Ok(route);
+        }
+        let net = self.net.get(guard).ok_or(ENETDOWN)?;
+        let route = self.routes.refresh(net, &self.flow)?;
+        self.batch.store(batch(&route, guard), Ordering::Relaxed);
+        Ok(route)
+    }
+
+    /// How many segments of `segment_len` bytes (BTH to ICRC) a frame may have.
+    pub(crate) fn max_segments(&self, segment_len: usize) -> usize {
+        let room = self.batch.load(Ordering::Relaxed).saturating_sub(self.template.len());
+        (room / segment_len.max(1)).clamp(1, MAX_SEGMENTS)
+    }
+
+    /// A frame of `count` segments of `segment_len` bytes (BTH to ICRC), the last one of
+    /// `last_len`. `ENOMEM` passes; a frame of fewer segments has better chances then.
+    /// Does not sleep.
+    pub(crate) fn frame(&self, segment_len: usize, count: usize, last_len: usize) -> Result<Frame> {
+        let valid = count >= 1 && count <= MAX_SEGMENTS && last_len >= 1 && last_len <= segment_len;
+        if !valid || segment_len > MAX_PACKET {
+            return Err(EINVAL);
+        }
+        let payload = segment_len * (count - 1) + last_len;
+        let len = self.template.len() + payload;
+        if len > MAX_PACKET {
+            return Err(EMSGSIZE);
+        }
+        let guard = rcu::read_lock();
+        let route = self.route(&guard)?;
+        let mut skb = SkBuff::new(route.headroom(&guard), len)?;
+        let id = self.id.fetch_add(count as u16, Ordering::Relaxed);
+        self.template.write(skb.bytes(), id, payload, count > 1);
+        skb.set_transport(self.template.ip_len());
+        if count > 1 {
+            skb.set_udp_gso(segment_len, count);
+        }
+        Ok(Frame {
+            skb,
+            route,
+            ip_len: self.template.ip_len(),
+            segment_len,
+            count,
+            filled: 0,
+        })
+    }
+}
+
+/// How large a packet of many datagrams may be along a route; 0: no such packets.
+///
+/// They are cut by the stack, or stay whole over a link inside this host. What a device
+/// that cuts them itself writes into the IPv4 ID is not known, and the ICRC covers it.
+fn batch(route: &Route, guard: &rcu::Guard) -> usize {
+    let dev = route.device(guard);
+    let inside = dev.is_loopback() || dev.is_kind(c"veth");
+    let cut_by_stack = !dev.has_feature(bindings::NETIF_F_GSO_UDP_L4_BIT);
+    if route.is_transformed() || !(inside || cut_by_stack) {
+        return 0;
+    }
+    dev.gso_max_size().min(MAX_PACKET)
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Network interfaces and the notifier that tells of their changes.
+
+use super::net::{
+    LiveNet,
+    Net,
+    NetRef,
+    NetRefs, //
+};
+use crate::bindings;
+use core::ptr::{
+    self,
+    NonNull, //
+};
+use kernel::{
+    error::to_result,
+    fmt,
+    prelude::*,
+    sync::{
+        aref::{
+            ARef,
+            AlwaysRefCounted, //
+        },
+        rcu,
+        Arc, //
+    },
+    types::Opaque,
+};
+
+/// A network interface. Counted through [`ARef`], which keeps an interface that
+/// is being deleted waiting: give it up on [`Event::Unregister`].
+#[repr(transparent)]
+pub(crate) struct NetDevice(Opaque<bindings::net_device>);
+
+// SAFETY: `dev_hold` and `dev_put` count, and the object stays until the count is zero.
+unsafe impl AlwaysRefCounted for NetDevice {
+    fn inc_ref(&self) {
+        // SAFETY: the borrow shows that the device is there.
+        unsafe { bindings::dev_hold(self.as_raw()) }
+    }
+
+    unsafe fn dec_ref(obj: NonNull<Self>) {
+        // SAFETY: the caller gives a counted reference back.
+        unsafe { bindings::dev_put(obj.as_ptr().cast()) }
+    }
+}
+
+// SAFETY: everything that is read here may be read from any thread.
+unsafe impl Send for NetDevice {}
+// SAFETY: as above.
+unsafe impl Sync for NetDevice {}
+
+/// Reads a field of the C object that others may write at the same time.
+macro_rules! read_once {
+    ($dev:expr, $($field:tt)+) => {
+        // SAFETY: the borrow of the device keeps the memory; a volatile read of a
+        // machine word takes whatever value was written last.
+        unsafe { ptr::addr_of!((*$dev.as_raw()).$($field)+).read_volatile() }
+    };
+}
+
+impl NetDevice {
+    /// Borrows a C `struct net_device`.
+    ///
+    /// # Safety
+    ///
+    /// `dev` points to a device that is not freed during `'a`.
+    pub(crate) unsafe fn from_raw<'a>(dev: *mut bindings::net_device) -> &'a Self {
+        // SAFETY: the caller says so; `NetDevice` is a transparent wrapper.
+        unsafe { &*dev.cast() }
+    }
+
+    /// The C object.
+    pub(crate) fn as_raw(&self) -> *mut bindings::net_device {
+        self.0.get()
+    }
+
+    /// The interface's number, unique in its namespace.
+    pub(crate) fn ifindex(&self) -> u32 {
+        read_once!(self, ifindex) as u32
+    }
+
+    /// The name at this moment.
+    pub(crate) fn name(&self) -> Name {
+        Name(read_once!(self, name).map(|c| c as u8))
+    }
+
+    /// The interface's MTU: the largest IP packet.
+    pub(crate) fn mtu(&self) -> u32 {
+        read_once!(self, mtu)
+    }
+
+    /// The Ethernet address; zeroes if the interface has another kind.
+    pub(crate) fn mac(&self) -> [u8; 6] {
+        if read_once!(self, addr_len) != 6 {
+            return [0; 6];
+        }
+        let addr = read_once!(self, dev_addr).cast::<[u8; 6]>();
+        // SAFETY: it points to at least `addr_len` bytes that live as long as the device.
+        unsafe { addr.read_volatile() }
+    }
+
+    /// Whether it is an Ethernet interface.
+    pub(crate) fn is_ethernet(&self) -> bool {
+        u32::from(read_once!(self, type_)) == bindings::ARPHRD_ETHER
+    }
+
+    /// Whether it is a namespace's `lo`.
+    pub(crate) fn is_loopback(&self) -> bool {
+        read_once!(self, flags) & bindings::net_device_flags_IFF_LOOPBACK != 0
+    }
+
+    /// Whether somebody has set it up.
+    pub(crate) fn is_up(&self) -> bool {
+        read_once!(self, flags) & bindings::net_device_flags_IFF_UP != 0
+    }
+
+    /// Whether the link has a carrier.
+    pub(crate) fn has_carrier(&self) -> bool {
+        read_once!(self, state) & (1 << bindings::netdev_state_t___LINK_STATE_NOCARRIER) == 0
+    }
+
+    /// Whether it is registered, neither before nor after that. Stable under RTNL.
+    pub(crate) fn is_registered(&self) -> bool {
+        u32::from(read_once!(self, reg_state)) == bindings::netdev_reg_state_NETREG_REGISTERED
+    }
+
+    /// Whether feature `bit` (`NETIF_F_*_BIT`) is on.
+    pub(crate) fn has_feature(&self, bit: u32) -> bool {
+        read_once!(self, features) & (1 << bit) != 0
+    }
+
+    /// The largest GSO packet that it takes, in bytes.
+    pub(crate) fn gso_max_size(&self) -> usize {
+        read_once!(self, gso_max_size).min(read_once!(self, gso_ipv4_max_size)) as usize
+    }
+
+    /// The room that the link layer wants before the IP header.
+    pub(crate) fn link_headroom(&self) -> usize {
+        let header =
+            usize::from(read_once!(self, hard_header_len)) + usize::from(read_once!(self, needed_headroom));
+        (header & !15) + 16
+    }
+
+    /// Whether the driver behind it is `kind` (`veth`, `vlan`, …).
+    pub(crate) fn is_kind(&self, kind: &CStr) -> bool {
+        let ops = read_once!(self, rtnl_link_ops);
+        // SAFETY: link operations are static in the driver whose device this is, and
+        // their kind is a C string.
+        !ops.is_null() && unsafe { CStr::from_char_ptr((*ops).kind) } == kind
+    }
+
+    /// The namespace at this moment.
+    pub(crate) fn net<'g>(&self, _guard: &'g rcu::Guard) -> &'g Net {
+        let net = read_once!(self, nd_net.net);
+        // SAFETY: a device leaves its namespace a grace period before the namespace is freed.
+        unsafe { Net::from_raw(net) }
+    }
+
+    /// The namespace, kept; `None` if it is on its way out.
+    pub(crate) fn live_net(&self) -> Option<LiveNet> {
+        let guard = rcu::read_lock();
+        LiveNet::get(self.net(&guard))
+    }
+
+    /// The device below a VLAN, if this is one and both are in one namespace.
+    pub(crate) fn vlan_lower<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g NetDevice> {
+        // SAFETY: the borrow keeps the device; the lower one is freed after its VLANs.
+        let lower = unsafe {
+            if !bindings::is_vlan_dev(self.as_raw()) {
+                return None;
+            }
+            NetDevice::from_raw(bindings::vlan_dev_real_dev(self.as_raw()))
+        };
+        (lower.net(guard) == self.net(guard)).then_some(lower)
+    }
+
+    /// Calls `f` under RTNL, where no interface comes, goes or moves.
+    pub(crate) fn with_rtnl<R>(&self, f: impl FnOnce(&Self) -> R) -> R {
+        // SAFETY: may be called wherever one may sleep.
+        unsafe { bindings::rtnl_lock() };
+        let result = f(self);
+        // SAFETY: locked above.
+        unsafe { bindings::rtnl_unlock() };
+        result
+    }
+}
+
+/// An interface's name, copied.
+pub(crate) struct Name([u8; 16]);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
+        for byte in name {
+            write!(f, "{}", char::from(*byte))?;
+        }
+        Ok(())
+    }
+}
+
+/// What happened to an interface.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// It was set up.
+    Up,
+    /// It was set down.
+    Down,
+    /// Its state changed, the carrier for one.
+    Change,
+    /// It has a new MTU.
+    ChangeMtu,
+    /// It leaves: deleted, or moved into another namespace.
+    Unregister,
+}
+
+/// Hears of changes. Everything is called in process context under RTNL.
+pub(crate) trait Listen: Send + Sync {
+    /// Something happened to `dev`, which is (or was until now) in `net`.
+    fn event(&self, dev: &NetDevice, net: &Net, event: Event);
+
+    /// `net` goes. What is registered in it must be given up before this returns.
+    fn gone(&self, net: &Net);
+}
+
+/// A registered notifier for the interfaces of all namespaces, and the keeper of
+/// the module's [`NetRef`]s.
+///
+/// A namespace's loopback interface lives exactly as long as the namespace can
+/// carry packets, so its end is the namespace's. Dropping the notifier ends all
+/// namespaces as far as its listener is concerned. It may not be dropped under RTNL.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Notifier<T: Listen> {
+    listener: T,
+    #[pin]
+    nets: NetRefs,
+    /// Initialised last: it is called from then on.
+    #[pin]
+    block: Opaque<bindings::notifier_block>,
+}
+
+// SAFETY: the block is changed by the notifier chain's functions only, which lock.
+unsafe impl<T: Listen> Send for Notifier<T> {}
+// SAFETY: as above.
+unsafe impl<T: Listen> Sync for Notifier<T> {}
+
+impl<T: Listen> Notifier<T> {
+    /// Registers; `listener` is told [`Event::Up`] for each interface that is up.
+    pub(crate) fn register(listener: T) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            listener,
+            nets <- NetRefs::new(),
+            block <- Opaque::try_ffi_init(|block: *mut bindings::notifier_block| {
+                let init = bindings::notifier_block {
+                    notifier_call: Some(Self::call),
+                    ..Default::default()
+                };
+                // SAFETY: `block` is the pinned field's memory, unregistered before it goes.
+                unsafe {
+                    block.write(init);
+                    to_result(bindings::register_netdevice_notifier(block.cast()))
+                }
+            }),
+        }? Error)
+    }
+
+    /// The listener.
+    pub(crate) fn listener(&self) -> &T {
+        &self.listener
+    }
+
+    /// A reference on `net` that may be kept.
+    pub(crate) fn net_ref(&self, net: &LiveNet) -> Result<Arc<NetRef>> {
+        self.nets.get(net)
+    }
+
+    unsafe extern "C" fn call(
+        block: *mut bindings::notifier_block,
+        action: c_ulong,
+        info: *mut c_void,
+    ) -> c_int {
+        let block = Opaque::cast_from(block);
+        // SAFETY: the chain calls with the block that is a field of `Self`, which is pinned
+        // and otherwise initialised.
+        let this = unsafe { &*kernel::container_of!(block, Self, block) };
+        // SAFETY: netdevice notifiers get this struct, with a device that is there during the call.
+        let dev = unsafe { NetDevice::from_raw((*info.cast::<bindings::netdev_notifier_info>()).dev) };
+        let event = match action as u32 {
+            bindings::netdev_cmd_NETDEV_UP => Event::Up,
+            bindings::netdev_cmd_NETDEV_DOWN => Event::Down,
+            bindings::netdev_cmd_NETDEV_CHANGE => Event::Change,
+            bindings::netdev_cmd_NETDEV_CHANGEMTU => Event::ChangeMtu,
+            bindings::netdev_cmd_NETDEV_UNREGISTER => Event::Unregister,
+            _ => return bindings::NOTIFY_OK as c_int,
+        };
+        let net = read_once!(dev, nd_net.net);
+        // SAFETY: RTNL is held, under which a device stays in its namespace and that lives.
+        let net = unsafe { Net::from_raw(net) };
+        this.listener.event(dev, net, event);
+        if event == Event::Unregister && dev.is_loopback() {
+            this.listener.gone(net);
+            // A grace period passes between this event and the end of the namespace's
+            // subsystems, as `retire` asks.
+            this.nets.retire(net);
+        }
+        bindings::NOTIFY_OK as c_int
+    }
+}
+
+#[pinned_drop]
+impl<T: Listen> PinnedDrop for Notifier<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: registered when it was made. The chain sends the end of every
+        // interface before this returns, and nothing after.
+        unsafe { bindings::unregister_netdevice_notifier(self.block.get().cast()) };
+    }
+}
+
+/// A counted reference on an interface.
+pub(crate) type NetDeviceRef = ARef<NetDevice>;

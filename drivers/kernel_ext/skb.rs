@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Socket buffers: one that was received and is looked at, one that is built and sent.
+
+use super::{
+    netdev::NetDevice,
+    route::Route, //
+};
+use crate::bindings;
+use core::{
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ptr::NonNull,
+    slice, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::rcu, //
+};
+
+const UDP_L4: u32 = bindings::SKB_GSO_UDP_L4 as u32;
+const FRAGLIST: u32 = bindings::SKB_GSO_FRAGLIST as u32;
+/// Sent, though the queue is congested.
+const XMIT_CN: c_int = bindings::NET_XMIT_CN as c_int;
+
+use bindings::sk_buff__bindgen_ty_4__bindgen_ty_1__bindgen_ty_1__bindgen_ty_1 as ChecksumStart;
+
+type Fields = bindings::sk_buff__bindgen_ty_4__bindgen_ty_1;
+
+/// The second half of the C struct, which is in an anonymous group there.
+///
+/// # Safety
+///
+/// `skb` points to a buffer that nobody else changes while the result is used.
+unsafe fn fields<'a>(skb: NonNull<bindings::sk_buff>) -> &'a mut Fields {
+    // SAFETY: the caller says so; both views of the group have one layout.
+    unsafe { (*skb.as_ptr()).__bindgen_anon_4.__bindgen_anon_1.as_mut() }
+}
+
+/// The record at the end of the buffer.
+///
+/// # Safety
+///
+/// As for [`fields`].
+unsafe fn shared<'a>(skb: NonNull<bindings::sk_buff>) -> &'a mut bindings::skb_shared_info {
+    // SAFETY: a buffer's `end` is where this record begins.
+    unsafe {
+        let skb = skb.as_ptr();
+        &mut *(*skb).head.add((*skb).end as usize).cast()
+    }
+}
+
+/// What a handler made of a packet.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Not for us: go on as if we were not there.
+    Pass,
+    /// Taken; the buffer may be freed.
+    Consumed,
+}
+
+/// Takes packets that arrive. Called in softirq under RCU.
+pub(crate) trait Receive: Send + Sync {
+    /// Looks at one packet.
+    fn receive(&self, packet: Received<'_>) -> Verdict;
+}
+
+/// How a received buffer is to be cut.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(crate) enum Gso {
+    /// It is one packet.
+    None,
+    /// UDP datagrams of this many payload bytes each, the last one shorter.
+    Udp(usize),
+    /// Something else.
+    Other,
+}
+
+/// A received IP packet, with its network and transport headers located.
+pub(crate) struct Received<'a> {
+    skb: NonNull<bindings::sk_buff>,
+    _borrow: PhantomData<&'a mut bindings::sk_buff>,
+}
+
+impl Received<'_> {
+    /// Borrows a C `struct sk_buff`.
+    ///
+    /// # Safety
+    ///
+    /// `skb` is a valid, unshared buffer on its way up the IP stack, ours for `'a`.
+    pub(super) unsafe fn from_raw(skb: *mut bindings::sk_buff) -> Self {
+        Self {
+            // SAFETY: the caller says that it is valid.
+            skb: unsafe { NonNull::new_unchecked(skb) },
+            _borrow: PhantomData,
+        }
+    }
+
+    fn raw(&self) -> &bindings::sk_buff {
+        // SAFETY: by the type's contract the buffer is ours.
+        unsafe { self.skb.as_ref() }
+    }
+
+    /// The interface that it arrived on.
+    pub(crate) fn device(&self) -> &NetDevice {
+        // SAFETY: a buffer on its way up has a device, which RCU keeps meanwhile.
+        unsafe { NetDevice::from_raw(self.raw().__bindgen_anon_1.__bindgen_anon_1.__bindgen_anon_1.dev.cast()) }
+    }
+
+    /// Whether all bytes are in the linear part.
+    pub(crate) fn is_linear(&self) -> bool {
+        self.raw().data_len == 0
+    }
+
+    /// Brings all bytes into the linear part.
+    pub(crate) fn linearize(&mut self) -> Result {
+        // SAFETY: the buffer is ours and unshared.
+        to_result(unsafe { bindings::skb_linearize(self.skb.as_ptr()) })
+    }
+
+    /// How it is to be cut.
+    pub(crate) fn gso(&self) -> Gso {
+        // SAFETY: the buffer is ours.
+        let shared = unsafe { shared(self.skb) };
+        if shared.gso_size == 0 {
+            return Gso::None;
+        }
+        match shared.gso_type & (UDP_L4 | FRAGLIST) {
+            UDP_L4 => Gso::Udp(usize::from(shared.gso_size)),
+            _ => Gso::Other,
+        }
+    }
+
+    /// The bytes of the linear part from the network header on.
+    pub(crate) fn network(&self) -> &[u8] {
+        let skb = self.raw();
+        // SAFETY: the buffer is ours.
+        let start = usize::from(unsafe { fields(self.skb) }.network_header);
+        let len = (skb.tail as usize).saturating_sub(start);
+        // SAFETY: `head..head + tail` is the linear part, initialised by the sender or the driver.
+        unsafe { slice::from_raw_parts(skb.head.add(start), len) }
+    }
+
+    /// How many bytes the network headers take.
+    pub(crate) fn network_len(&self) -> usize {
+        // SAFETY: the buffer is ours.
+        let fields = unsafe { fields(self.skb) };
+        usize::from(fields.transport_header.saturating_sub(fields.network_header))
+    }
+}
+
+/// A linear IP packet that is being built.
+pub(crate) struct SkBuff(NonNull<bindings::sk_buff>);
+
+// SAFETY: an owned buffer belongs to no thread.
+unsafe impl Send for SkBuff {}
+
+impl SkBuff {
+    /// A buffer of `len` bytes, the IP header first, with `headroom` before them.
+    ///
+    /// The bytes hold whatever was there: write them all. Does not sleep.
+    pub(crate) fn new(headroom: usize, len: usize) -> Result<Self> {
+        let size = u32::try_from(headroom + len)?;
+        let flags = bindings::FERROCE_GFP_ATOMIC_NOWARN;
+        // SAFETY: no requirement.
+        let skb = NonNull::new(unsafe { bindings::alloc_skb(size, flags) }).ok_or(ENOMEM)?;
+        // SAFETY: the buffer is new, and both parts fit the size that was asked for.
+        unsafe {
+            bindings::skb_reserve(skb.as_ptr(), headroom as c_int);
+            bindings::skb_put(skb.as_ptr(), len as u32);
+            let network = (*skb.as_ptr()).data.offset_from((*skb.as_ptr()).head);
+            fields(skb).network_header = network as u16;
+        }
+        Ok(Self(skb))
+    }
+
+    /// All bytes.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the buffer is ours and linear. Its memory came from the C allocator, which
+        // gives bytes of some value.
+        unsafe {
+            let skb = self.0.as_ref();
+            slice::from_raw_parts_mut(skb.data, skb.len as usize)
+        }
+    }
+
+    /// Says where the UDP header is.
+    pub(crate) fn set_transport(&mut self, offset: usize) {
+        // SAFETY: the buffer is ours.
+        let fields = unsafe { fields(self.0) };
+        fields.transport_header = fields.network_header + offset as u16;
+    }
+
+    /// Makes it a run of UDP datagrams of `size` payload bytes each. Needs
+    /// [`Self::set_transport`]; the UDP checksum is left to the device, so the field
+    /// must hold the pseudo-header's sum.
+    pub(crate) fn set_udp_gso(&mut self, size: usize, segments: usize) {
+        /// Where a UDP header has its checksum.
+        const CHECKSUM_OFFSET: u16 = 6;
+        // SAFETY: the buffer is ours, so both records may be written.
+        let (fields, shared) = unsafe { (fields(self.0), shared(self.0)) };
+        shared.gso_size = size as u16;
+        shared.gso_segs = segments as u16;
+        shared.gso_type = UDP_L4;
+        fields.set_ip_summed(bindings::CHECKSUM_PARTIAL as u8);
+        // The union's other member is the sum of a received packet.
+        let start = ChecksumStart {
+            csum_start: fields.transport_header,
+            csum_offset: CHECKSUM_OFFSET,
+        };
+        fields.__bindgen_anon_1.__bindgen_anon_1 = start;
+    }
+
+    /// Gives the packet to the IP stack, to go out along `route`. The lengths and the
+    /// checksum of the IP header are filled in there.
+    ///
+    /// Must not be called under a lock that the receiving side takes: over a virtual
+    /// link the peer may run inside this call.
+    pub(crate) fn send(mut self, route: Route) -> Result {
+        /// The longer of the two IP headers.
+        const MIN_LEN: usize = 40;
+        if self.bytes().len() < MIN_LEN {
+            return Err(EINVAL);
+        }
+        let skb = ManuallyDrop::new(self).0.as_ptr();
+        let guard = rcu::read_lock();
+        let net = route.device(&guard).net(&guard).as_raw();
+        let v6 = route.is_v6();
+        // SAFETY: the buffer is ours and given away here with the route's reference; the
+        // namespace of the route's device lives as long as the guard.
+        let err = unsafe {
+            bindings::skb_dst_set(skb, route.into_raw().cast());
+            if v6 {
+                bindings::ip6_local_out(net, core::ptr::null_mut(), skb)
+            } else {
+                bindings::ip_local_out(net, core::ptr::null_mut(), skb)
+            }
+        };
+        match err {
+            XMIT_CN => Ok(()),
+            1.. => Err(ENOBUFS),
+            _ => to_result(err),
+        }
+    }
+}
+
+impl Drop for SkBuff {
+    fn drop(&mut self) {
+        // SAFETY: the buffer is ours and goes here.
+        unsafe { bindings::kfree_skb(self.0.as_ptr()) }
+    }
+}
+
+/// Frees a received buffer that was taken.
+///
+/// # Safety
+///
+/// `skb` is valid and the caller's.
+pub(super) unsafe fn consume(skb: *mut bindings::sk_buff) {
+    // SAFETY: the caller says so.
+    unsafe { bindings::consume_skb(skb) }
+}
