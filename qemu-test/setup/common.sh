@@ -88,8 +88,19 @@ step_pid=
 partial=
 
 clean_up() {
-	[ -z "$step_pid" ] || { kill "$step_pid" && wait "$step_pid"; } 2>/dev/null
-	[ -z "$partial" ] || as_root rm -rf --one-file-system "$partial"
+	[ -z "$step_pid" ] || { kill "$step_pid" && wait "$step_pid"; } 2>/dev/null || true
+	[ -z "$partial" ] || remove "$partial"
+}
+
+# Tries again, as a step that was just ended may still be writing.
+remove() {
+	local try
+	for try in 1 2 3 4 5; do
+		[ -e "$1" ] || return 0
+		as_root rm -rf --one-file-system "$1" 2>/dev/null && return
+		sleep "$try"
+	done
+	die "cannot remove $1"
 }
 trap clean_up EXIT
 trap 'exit 130' INT
