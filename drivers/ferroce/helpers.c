@@ -3,3 +3,8 @@
  * Macros of the kernel's headers that Rust cannot reach, one line each.
  */
 #include "bindings_helper.h"
+
+struct ib_ucontext *ferroce_udata_context(struct ib_udata *udata)
+{
+	return container_of(udata, struct uverbs_attr_bundle, driver_udata)->context;
+}

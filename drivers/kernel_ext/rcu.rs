@@ -69,32 +69,48 @@ impl<T: Send + Sync> RcuTable<T> {
         let entry = Self::entry(value)?;
         // SAFETY: the xarray is initialised, and `entry` is a valid aligned pointer.
         let err = unsafe {
-            bindings::xa_insert(self.xa.get(), index as usize, entry.cast(), bindings::GFP_KERNEL)
+            bindings::xa_insert(self.xa.get(), index as usize, entry.cast(), bindings::FERROCE_GFP_KERNEL)
         };
         Self::settle(entry, err)
     }
 
-    /// Puts `value` at a free index of `range`, the next one after `cursor` if there is one.
+    /// Takes a free index of `range`, the next one after `cursor` if there is one; nothing is
+    /// found there until [`Self::fill`], and [`Self::remove`] gives it back.
     ///
     /// The index goes round, so that one which was just freed is not used again
     /// at once. Fails with `EBUSY` when the range is full, or `ENOMEM`.
-    pub(crate) fn insert(&self, range: Range<u32>, cursor: &mut u32, value: Arc<T>) -> Result<u32> {
-        let entry = Self::entry(value)?;
+    pub(crate) fn reserve(&self, range: Range<u32>, cursor: &mut u32) -> Result<u32> {
         let limit = bindings::xa_limit { min: range.start, max: range.end - 1 };
         let mut index = 0;
-        // SAFETY: as in `insert_at`; `index` and `cursor` are ours.
+        // SAFETY: the xarray is initialised; `index` and `cursor` are ours. A null entry
+        // reserves the index.
         let err = unsafe {
             bindings::xa_alloc_cyclic(
                 self.xa.get(),
                 &mut index,
-                entry.cast(),
+                core::ptr::null_mut(),
                 limit,
                 cursor,
-                bindings::GFP_KERNEL,
+                bindings::FERROCE_GFP_KERNEL,
             )
         };
-        Self::settle(entry, err.min(0))?;
+        to_result(err.min(0))?;
         Ok(index)
+    }
+
+    /// Puts `value` at an index that was reserved. Fails with `ENOMEM`.
+    pub(crate) fn fill(&self, index: u32, value: Arc<T>) -> Result {
+        let entry = Self::entry(value)?;
+        // SAFETY: the xarray is initialised, and `entry` is a valid aligned pointer.
+        let err = unsafe {
+            bindings::xa_err(bindings::xa_store(
+                self.xa.get(),
+                index as usize,
+                entry.cast(),
+                bindings::FERROCE_GFP_KERNEL,
+            ))
+        };
+        Self::settle(entry, err)
     }
 
     /// What is at `index`, for as long as the guard is held.
@@ -117,6 +133,19 @@ impl<T: Send + Sync> RcuTable<T> {
         // `free_entry` is of this module, whose exit waits with `rcu_barrier`.
         unsafe { bindings::call_rcu(entry.cast(), Some(free_entry::<T>)) };
         Some(value)
+    }
+
+    /// Takes `index` out and waits until no reader is left, so that what the table held may
+    /// be dropped here, where one may sleep.
+    pub(crate) fn remove_sync(&self, index: u32) -> Option<Arc<T>> {
+        // SAFETY: the xarray is initialised.
+        let entry = unsafe { bindings::xa_erase(self.xa.get(), index as usize) };
+        if entry.is_null() {
+            return None;
+        }
+        synchronize_expedited();
+        // SAFETY: we took the entry out, and its last reader has left.
+        Some(unsafe { KBox::from_raw(entry.cast::<Entry<T>>()) }.value.clone())
     }
 }
 

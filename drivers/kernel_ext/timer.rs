@@ -7,11 +7,13 @@
 
 use crate::bindings;
 use core::sync::atomic::{
+    AtomicPtr,
     AtomicU64,
     Ordering, //
 };
 use kernel::{
     prelude::*,
+    sync::Arc,
     types::Opaque, //
 };
 
@@ -27,7 +29,8 @@ pub(crate) trait Expire: Send + Sync {
 pub(crate) struct Timer<T: Expire> {
     #[pin]
     raw: Opaque<bindings::hrtimer>,
-    owner: *const T,
+    /// The object that contains this timer; null until [`Self::bind`].
+    owner: AtomicPtr<T>,
     /// When it will fire, in ns of the monotonic clock; 0: not armed.
     due: AtomicU64,
 }
@@ -38,13 +41,8 @@ unsafe impl<T: Expire> Send for Timer<T> {}
 unsafe impl<T: Expire> Sync for Timer<T> {}
 
 impl<T: Expire> Timer<T> {
-    /// A timer for the object at `owner`, which is to contain this timer.
-    ///
-    /// # Safety
-    ///
-    /// `owner` points to the pinned object of which this becomes a field; its other fields
-    /// are initialised before [`Self::arm`] is called.
-    pub(crate) unsafe fn new(owner: *const T) -> impl PinInit<Self> {
+    /// A timer that does nothing until it is bound to its owner.
+    pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `hrtimer_setup` initialises the memory that it is given.
             raw <- Opaque::ffi_init(|raw| unsafe {
@@ -55,9 +53,24 @@ impl<T: Expire> Timer<T> {
                     bindings::hrtimer_mode_HRTIMER_MODE_ABS_SOFT,
                 )
             }),
-            owner,
+            owner: AtomicPtr::new(core::ptr::null_mut()),
             due: AtomicU64::new(0),
         })
+    }
+
+    /// Binds the timer that `field` finds inside of `owner` to it.
+    ///
+    /// Fails with `EINVAL` if the timer is not a part of `owner`.
+    pub(crate) fn bind(owner: &Arc<T>, field: impl FnOnce(&T) -> &Self) -> Result {
+        let timer = field(owner);
+        let start = Arc::as_ptr(owner) as usize;
+        if !(start..start + size_of::<T>()).contains(&core::ptr::from_ref(timer).addr()) {
+            return Err(EINVAL);
+        }
+        // An object in an `Arc` does not move, and dropping it drops the timer, which waits
+        // for a callback that runs: so the pointer is good whenever the timer fires.
+        timer.owner.store(Arc::as_ptr(owner).cast_mut(), Ordering::Release);
+        Ok(())
     }
 
     /// Sees to it that the timer fires at `at` (ns, monotonic) or earlier.
@@ -92,8 +105,10 @@ impl<T: Expire> Timer<T> {
         // SAFETY: `raw` is the first field of a `Timer<T>` that its owner keeps alive.
         let timer = unsafe { &*raw.cast::<Self>() };
         timer.due.store(0, Ordering::Relaxed);
-        // SAFETY: by the contract of `new`, and since the owner's drop waits for us.
-        unsafe { &*timer.owner }.expire();
+        // SAFETY: null, or the owner, by what `bind` checked; its drop waits for us.
+        if let Some(owner) = unsafe { timer.owner.load(Ordering::Acquire).as_ref() } {
+            owner.expire();
+        }
         bindings::hrtimer_restart::HRTIMER_NORESTART
     }
 }

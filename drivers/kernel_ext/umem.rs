@@ -2,6 +2,7 @@
 
 //! User memory pinned for a memory region, reached page by page.
 
+use super::ib::device::IbDevice;
 use crate::bindings;
 use kernel::{
     error::from_err_ptr,
@@ -30,17 +31,18 @@ impl Umem {
     /// Any offset and length but 0. Fails as `ib_umem_get` does: `EINVAL` for a range that
     /// wraps, `ENOMEM` beyond RLIMIT_MEMLOCK, `EFAULT` for memory that is not there.
     ///
-    /// # Safety
-    ///
-    /// `ibdev` is a registered device that outlives the result.
-    pub(crate) unsafe fn pin(
-        ibdev: *mut bindings::ib_device,
+    /// The result is dropped before the device is.
+    pub(crate) fn pin(
+        ibdev: IbDevice,
         addr: usize,
         len: usize,
         access: i32,
     ) -> Result<Self> {
-        // SAFETY: by our contract; runs in the context of the process that owns the memory.
-        let raw = from_err_ptr(unsafe { bindings::ib_umem_get_va(ibdev, addr, len, access) })?;
+        // SAFETY: the device is registered (its user got `ibdev` from it), and we run in the
+        // context of the process that owns the memory.
+        let raw = from_err_ptr(unsafe {
+            bindings::ib_umem_get_va(ibdev.as_ptr(), addr, len, access)
+        })?;
         let mut umem = Self {
             raw,
             pages: KVVec::new(),

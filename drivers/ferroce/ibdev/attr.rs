@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Attributes: the core's structs on one side, the engine's on the other.
+
+use crate::{
+    bindings,
+    engine::{
+        ModifyAttrs,
+        Mtu,
+        QpState, //
+    },
+    verbs::{
+        device::limits,
+        qp::QpInit,
+        Device,
+        Qp, //
+    },
+};
+use kernel::prelude::*;
+
+/// What the device can do.
+pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
+    attr.sys_image_guid = u64::from_ne_bytes(dev.guid);
+    attr.vendor_id = 0xff_ffff;
+    attr.max_mr_size = u64::MAX;
+    attr.page_size_cap = 0xffff_f000;
+    attr.device_cap_flags = (bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN
+        | bindings::ib_device_cap_flags_IB_DEVICE_CURR_QP_STATE_MOD
+        | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID) as u64;
+    attr.kernel_cap_flags = bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
+    attr.max_qp = limits::QPN.end - limits::QPN.start;
+    attr.max_qp_wr = limits::QP_WR;
+    attr.max_send_sge = limits::SGE;
+    attr.max_recv_sge = limits::SGE;
+    attr.max_sge_rd = limits::SGE;
+    attr.max_cq = 1 << 20;
+    attr.max_cqe = limits::CQE;
+    attr.max_mr = limits::MR.end - limits::MR.start;
+    attr.max_pd = 1 << 20;
+    attr.max_qp_rd_atom = limits::RD_ATOMIC.into();
+    attr.max_qp_init_rd_atom = limits::RD_ATOMIC.into();
+    attr.max_res_rd_atom = u32::from(limits::RD_ATOMIC) * attr.max_qp;
+    attr.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_NONE;
+    attr.max_pkeys = 1;
+    attr.local_ca_ack_delay = 15;
+}
+
+/// The port, but for what its interface says.
+pub(super) fn port(dev: &Device, attr: &mut bindings::ib_port_attr) {
+    attr.max_mtu = bindings::ib_mtu_IB_MTU_4096;
+    attr.active_mtu = dev.mtu();
+    attr.gid_tbl_len = limits::GIDS;
+    attr.max_msg_sz = 1 << 31;
+    attr.pkey_tbl_len = 1;
+    attr.max_vl_num = 1;
+}
+
+/// What a QP got.
+pub(super) fn caps(init: &QpInit) -> bindings::ib_qp_cap {
+    bindings::ib_qp_cap {
+        max_send_wr: init.send_wr,
+        max_recv_wr: init.recv_wr,
+        max_send_sge: init.send_sge,
+        max_recv_sge: init.recv_sge,
+        max_inline_data: init.inline,
+        ..Default::default()
+    }
+}
+
+/// The changes that `mask` selects. Fails with `EINVAL` for a state or an MTU that there is not.
+pub(super) fn modify(attr: &bindings::ib_qp_attr, mask: u32) -> Result<ModifyAttrs> {
+    use bindings::*;
+    let has = |bit| mask & bit != 0;
+    let state = |wanted, value| match has(wanted) {
+        true => QpState::from_ib(value).ok_or(EINVAL).map(Some),
+        false => Ok(None),
+    };
+    let path_mtu = match has(ib_qp_attr_mask_IB_QP_PATH_MTU) {
+        true => Some(Mtu::from_ib(attr.path_mtu).ok_or(EINVAL)?),
+        false => None,
+    };
+    let access = attr.qp_access_flags as u32;
+    Ok(ModifyAttrs {
+        cur_state: state(ib_qp_attr_mask_IB_QP_CUR_STATE, attr.cur_qp_state)?,
+        state: state(ib_qp_attr_mask_IB_QP_STATE, attr.qp_state)?,
+        access: has(ib_qp_attr_mask_IB_QP_ACCESS_FLAGS).then_some(access),
+        pkey: has(ib_qp_attr_mask_IB_QP_PKEY_INDEX).then_some(0xffff),
+        qkey: has(ib_qp_attr_mask_IB_QP_QKEY).then_some(attr.qkey),
+        dest_qpn: has(ib_qp_attr_mask_IB_QP_DEST_QPN).then_some(attr.dest_qp_num),
+        path_mtu,
+        rq_psn: has(ib_qp_attr_mask_IB_QP_RQ_PSN).then_some(attr.rq_psn),
+        sq_psn: has(ib_qp_attr_mask_IB_QP_SQ_PSN).then_some(attr.sq_psn),
+        timeout: has(ib_qp_attr_mask_IB_QP_TIMEOUT).then_some(attr.timeout),
+        retry_cnt: has(ib_qp_attr_mask_IB_QP_RETRY_CNT).then_some(attr.retry_cnt),
+        rnr_retry: has(ib_qp_attr_mask_IB_QP_RNR_RETRY).then_some(attr.rnr_retry),
+        min_rnr_timer: has(ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER).then_some(attr.min_rnr_timer),
+        max_rd_atomic: has(ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC).then_some(attr.max_rd_atomic),
+        max_dest_rd_atomic: has(ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC)
+            .then_some(attr.max_dest_rd_atomic),
+        sqd_event: has(ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY)
+            && attr.en_sqd_async_notify != 0,
+    })
+}
+
+/// A QP's attributes as they are now.
+pub(super) fn query(qp: &Qp, attr: &mut bindings::ib_qp_attr) {
+    let now = qp.query();
+    attr.qp_state = qp.state() as u32;
+    attr.cur_qp_state = attr.qp_state;
+    attr.path_mtu = now.path_mtu as u32;
+    attr.path_mig_state = bindings::ib_mig_state_IB_MIG_MIGRATED;
+    attr.qkey = now.qkey;
+    attr.rq_psn = now.rq_psn;
+    attr.sq_psn = now.sq_psn;
+    attr.dest_qp_num = now.dest_qpn;
+    attr.qp_access_flags = now.access as i32;
+    attr.cap = caps(&qp.caps);
+    attr.port_num = 1;
+    attr.timeout = now.timeout;
+    attr.retry_cnt = now.retry_cnt;
+    attr.rnr_retry = now.rnr_retry;
+    attr.min_rnr_timer = now.min_rnr_timer;
+    attr.max_rd_atomic = now.max_rd_atomic;
+    attr.max_dest_rd_atomic = now.max_dest_rd_atomic;
+}

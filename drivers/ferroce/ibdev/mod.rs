@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The verbs door: ferroce as an `ib_device`, which stock rdma-core drives through
+//! the uABI of rdma_rxe. Each method translates between the core's structs and [`verbs`].
+
+mod attr;
+
+use crate::{
+    bindings,
+    kernel_ext::{
+        ib::{
+            self,
+            device::LinkOps,
+            gid::PathAttr,
+            CqSink,
+            QpSink, //
+        },
+        netdev::NetDevice,
+        ring::Ring, //
+    },
+    registry,
+    verbs::{
+        cq,
+        device::limits,
+        qp::{
+            self,
+            QpInit, //
+        },
+        Cq,
+        Device,
+        Mr,
+        Pd,
+        Qp, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+
+static LINK_OPS: LinkOps = LinkOps::new::<Door>();
+
+/// The door.
+pub(crate) struct Door;
+
+impl ib::Driver for Door {
+    const LINK_TYPE: &'static CStr = c"ferroce";
+    // Stock rdma-core has a provider for this id; its ABI is what we speak.
+    const DRIVER_ID: bindings::rdma_driver_id = bindings::rdma_driver_id_RDMA_DRIVER_RXE;
+    const ABI_VERSION: u32 = 2;
+
+    type Device = Device;
+    type Pd = Pd;
+    type Cq = Cq;
+    type Qp = Qp;
+    type Mr = Mr;
+
+    fn link_ops() -> &'static LinkOps {
+        &LINK_OPS
+    }
+
+    fn new_link(name: &CStr, ndev: &NetDevice) -> Result {
+        registry::add(name, ndev)
+    }
+
+    fn remove(dev: ArcBorrow<'_, Device>) {
+        registry::remove(&dev);
+    }
+
+    fn query_device(dev: &Device, attr: &mut bindings::ib_device_attr) {
+        attr::device(dev, attr);
+    }
+
+    fn query_port(dev: &Device, attr: &mut bindings::ib_port_attr) {
+        attr::port(dev, attr);
+    }
+
+    fn alloc_pd(dev: ArcBorrow<'_, Device>) -> Result<Arc<Pd>> {
+        Device::alloc_pd(dev)
+    }
+
+    fn reg_user_mr(
+        pd: ArcBorrow<'_, Pd>,
+        start: u64,
+        len: u64,
+        iova: u64,
+        access: u32,
+    ) -> Result<Arc<Mr>> {
+        Mr::register(&pd, start, len, iova, access)
+    }
+
+    fn get_dma_mr(pd: ArcBorrow<'_, Pd>, access: u32) -> Result<Arc<Mr>> {
+        Mr::dma(&pd, access)
+    }
+
+    fn mr_keys(mr: &Mr) -> (u32, u32) {
+        (mr.key(), mr.key())
+    }
+
+    fn dereg_mr(mr: Arc<Mr>) {
+        Mr::deregister(mr);
+    }
+
+    fn create_cq(_dev: ArcBorrow<'_, Device>, entries: u32, sink: CqSink) -> Result<Arc<Cq>> {
+        if entries > limits::CQE {
+            return Err(EINVAL);
+        }
+        Cq::new(entries, cq::Sink::Ib(sink))
+    }
+
+    fn cq_ring(cq: &Cq) -> &Arc<Ring> {
+        cq.ring()
+    }
+
+    fn req_notify_cq(cq: &Cq, solicited_only: bool) -> bool {
+        cq.arm(solicited_only)
+    }
+
+    fn destroy_cq(cq: Arc<Cq>) {
+        cq.close();
+    }
+
+    fn create_qp(
+        _dev: ArcBorrow<'_, Device>,
+        pd: ArcBorrow<'_, Pd>,
+        send_cq: ArcBorrow<'_, Cq>,
+        recv_cq: ArcBorrow<'_, Cq>,
+        init: &mut bindings::ib_qp_init_attr,
+        sink: QpSink,
+    ) -> Result<Arc<Qp>> {
+        if init.qp_type != bindings::ib_qp_type_IB_QPT_RC {
+            return Err(EOPNOTSUPP);
+        }
+        let wanted = QpInit {
+            send_wr: init.cap.max_send_wr,
+            recv_wr: init.cap.max_recv_wr,
+            send_sge: init.cap.max_send_sge,
+            recv_sge: init.cap.max_recv_sge,
+            inline: init.cap.max_inline_data,
+            signal_all: init.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
+        };
+        let qp = Qp::new(&pd, send_cq.into(), recv_cq.into(), wanted, qp::Sink::Ib(sink))?;
+        init.cap = attr::caps(&qp.caps);
+        Ok(qp)
+    }
+
+    fn qp_parts(qp: &Qp) -> (u32, &Arc<Ring>, &Arc<Ring>) {
+        let (sq, rq) = qp.rings();
+        (qp.qpn, sq, rq)
+    }
+
+    fn modify_qp(qp: ArcBorrow<'_, Qp>, attr: &bindings::ib_qp_attr, mask: u32) -> Result {
+        let changes = attr::modify(attr, mask)?;
+        ib::check_transition(qp.state() as u32, attr, mask)?;
+        let path = match mask & bindings::ib_qp_attr_mask_IB_QP_AV {
+            0 => None,
+            _ => Some(PathAttr::new(&attr.ah_attr)?),
+        };
+        qp.modify(&changes, path.as_ref())
+    }
+
+    fn query_qp(qp: &Qp, attr: &mut bindings::ib_qp_attr) {
+        attr::query(qp, attr);
+    }
+
+    fn ring_doorbell(qp: ArcBorrow<'_, Qp>) -> Result {
+        qp.doorbell()
+    }
+
+    fn destroy_qp(qp: Arc<Qp>) {
+        qp.destroy();
+    }
+}

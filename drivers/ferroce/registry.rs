@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The devices of this module: made by `rdma link add`, gone by `rdma link del`, with
+//! their interface, or with the module.
+//!
+//! The module unregisters its own devices only: rdma_rxe has the same driver id, and
+//! `ib_unregister_driver` would take its devices along.
+
+use crate::{
+    chardev,
+    ibdev::Door,
+    kernel_ext::{
+        global::Global,
+        ib::device,
+        netdev::NetDevice, //
+    },
+    net::Stack,
+    verbs::Device, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+static REGISTRY: Global<Registry> = Global::new();
+
+/// What there is while the module is loaded.
+#[pin_data]
+pub(crate) struct Registry {
+    stack: Stack<Device>,
+    #[pin]
+    devices: Mutex<KVec<Arc<Device>>>,
+}
+
+/// Makes `rdma link add` work. Once, when the module starts.
+pub(crate) fn open() -> Result {
+    let stack = Stack::new()?;
+    let registry = Arc::pin_init(
+        pin_init!(Registry { stack, devices <- new_mutex!(KVec::new()) }),
+        GFP_KERNEL,
+    )?;
+    REGISTRY.swap(Some(registry));
+    Ok(())
+}
+
+/// Unregisters all devices and waits until they are gone. When the module stops, after
+/// the link type was taken back.
+pub(crate) fn close() {
+    let Some(registry) = REGISTRY.get() else {
+        return;
+    };
+    // Taken one by one, since each removes itself from the list.
+    while let Some(dev) = registry.first() {
+        dev.ib.unregister();
+        drop(dev);
+    }
+    device::wait_until_gone();
+    drop(registry);
+    REGISTRY.swap(None);
+}
+
+/// Shows `look` every device there is; none leaves meanwhile.
+pub(crate) fn with_devices<R>(look: impl FnOnce(&[Arc<Device>]) -> R) -> R {
+    match REGISTRY.get() {
+        Some(registry) => look(&registry.devices.lock()),
+        None => look(&[]),
+    }
+}
+
+/// Makes a device on `ndev` and registers it.
+///
+/// Fails with `EINVAL` for an interface that is not Ethernet, `EEXIST` if it has a device,
+/// `EADDRINUSE` if UDP port 4791 is taken, `ENODEV` if the interface is going away, or as
+/// the core does.
+pub(crate) fn add(name: &CStr, ndev: &NetDevice) -> Result {
+    let registry = REGISTRY.get().ok_or(ENODEV)?;
+    if !ndev.is_ethernet() {
+        pr_err!("{}: not an Ethernet interface\n", ndev.name());
+        return Err(EINVAL);
+    }
+    let mac = ndev.mac();
+    device::register::<Door>(name, ndev, Device::guid_of(mac), |ib| {
+        let dev = Device::new(ib, ndev)?;
+        Device::attach(&dev, &registry.stack, ndev).map_err(|e| explain(e, ndev))?;
+        let listed = registry.devices.lock().push(dev.clone(), GFP_KERNEL);
+        listed.inspect_err(|_| dev.detach())?;
+        Ok(dev)
+    })
+}
+
+/// Says what stands in the way, and what the tool is to show.
+fn explain(e: Error, ndev: &NetDevice) -> Error {
+    if e == EBUSY {
+        pr_err!("{}: has a device already, see `rdma link`\n", ndev.name());
+        return EEXIST;
+    }
+    if e == EADDRINUSE {
+        pr_err!(
+            "{}: UDP port 4791 is taken in this network namespace, by rdma_rxe or a program\n",
+            ndev.name()
+        );
+    }
+    e
+}
+
+/// Forgets a device that the core gives back.
+pub(crate) fn remove(dev: &Device) {
+    dev.detach();
+    if let Some(registry) = REGISTRY.get() {
+        registry.devices.lock().retain(|other| !core::ptr::eq::<Device>(&**other, dev));
+    }
+    chardev::device_gone(dev);
+}
+
+impl Registry {
+    fn first(&self) -> Option<Arc<Device>> {
+        self.devices.lock().first().cloned()
+    }
+}

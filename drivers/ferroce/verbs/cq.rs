@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues: the kernel produces into a shared ring, user space consumes.
+
+use crate::{
+    engine::{
+        Completion,
+        WcStatus, //
+    },
+    kernel_ext::{
+        ib::CqSink,
+        lock::{
+            new_bh_lock,
+            BhLock, //
+        },
+        ring::Ring,
+        wait::WaitQueue, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Bytes of `struct ib_uverbs_wc`.
+const ENTRY: usize = 48;
+const WC_WITH_GRH: u32 = 1;
+const WC_WITH_IMM: u32 = 2;
+const WC_WITH_INVALIDATE: u32 = 8;
+
+/// Which completions raise an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Armed {
+    No,
+    Solicited,
+    Any,
+}
+
+struct State {
+    producer: u32,
+    armed: Armed,
+}
+
+/// Who is told of completion events.
+pub(crate) enum Sink {
+    /// The `ib_cq` of the verbs door.
+    Ib(CqSink),
+    /// Tasks of the character device.
+    Waiters(Arc<WaitQueue>),
+}
+
+/// A completion queue.
+#[pin_data]
+pub(crate) struct Cq {
+    ring: Arc<Ring>,
+    #[pin]
+    state: BhLock<State>,
+    /// Gone once the queue is destroyed. Apart from `state`, so that a handler may arm again.
+    #[pin]
+    sink: BhLock<Option<Sink>>,
+}
+
+impl Cq {
+    /// A queue for at least `entries` completions. Fails with `ENOMEM`.
+    pub(crate) fn new(entries: u32, sink: Sink) -> Result<Arc<Self>> {
+        let ring = Arc::new(Ring::new(entries, ENTRY)?, GFP_KERNEL)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                ring,
+                state <- new_bh_lock!(State { producer: 0, armed: Armed::No }, "Cq::state"),
+                sink <- new_bh_lock!(Some(sink), "Cq::sink"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The ring that user space maps.
+    pub(crate) fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    /// Adds a completion; says whether [`Cq::notify`] is due, which wants no lock held.
+    ///
+    /// `None`: the queue is full, and the completion lost (an error of the QP).
+    #[must_use]
+    pub(crate) fn push(&self, c: &Completion) -> Option<bool> {
+        let mut state = self.state.lock();
+        let next = self.ring.next(state.producer);
+        if next == self.ring.consumer() {
+            return None;
+        }
+        self.ring.write(state.producer, 0, &encode(c)).ok()?;
+        state.producer = next;
+        self.ring.set_producer(next);
+        let failed = c.status != WcStatus::Success;
+        let due = match state.armed {
+            Armed::No => false,
+            Armed::Solicited => c.solicited || failed,
+            Armed::Any => true,
+        };
+        if due {
+            state.armed = Armed::No;
+        }
+        Some(due)
+    }
+
+    /// Tells the owner. Any context, without a QP's lock.
+    pub(crate) fn notify(&self) {
+        match &*self.sink.lock() {
+            Some(Sink::Ib(cq)) => cq.notify(),
+            Some(Sink::Waiters(queue)) => queue.wake_all(),
+            None => {}
+        }
+    }
+
+    /// Asks for an event at the next completion; says whether some are waiting already.
+    pub(crate) fn arm(&self, solicited_only: bool) -> bool {
+        let mut state = self.state.lock();
+        if !solicited_only {
+            state.armed = Armed::Any;
+        } else if state.armed == Armed::No {
+            state.armed = Armed::Solicited;
+        }
+        self.ring.consumer() != state.producer
+    }
+
+    /// Whether the queue is destroyed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sink.lock().is_none()
+    }
+
+    /// Nothing reaches the sink after this.
+    pub(crate) fn close(&self) {
+        let sink = self.sink.lock().take();
+        drop(sink);
+    }
+}
+
+/// `struct ib_uverbs_wc` (include/uapi/rdma/ib_user_verbs.h), in the machine's byte order.
+fn encode(c: &Completion) -> [u8; ENTRY] {
+    let mut flags = 0;
+    if c.with_grh {
+        flags |= WC_WITH_GRH;
+    }
+    let ex = match (c.imm, c.invalidated_rkey) {
+        (Some(imm), _) => {
+            flags |= WC_WITH_IMM;
+            imm
+        }
+        (None, Some(rkey)) => {
+            flags |= WC_WITH_INVALIDATE;
+            rkey.to_ne_bytes()
+        }
+        (None, None) => [0; 4],
+    };
+    let mut wc = [0; ENTRY];
+    wc[0..8].copy_from_slice(&c.wr_id.to_ne_bytes());
+    wc[8..12].copy_from_slice(&(c.status as u32).to_ne_bytes());
+    wc[12..16].copy_from_slice(&(c.opcode as u32).to_ne_bytes());
+    wc[20..24].copy_from_slice(&c.byte_len.to_ne_bytes());
+    wc[24..28].copy_from_slice(&ex);
+    wc[28..32].copy_from_slice(&c.qpn.to_ne_bytes());
+    wc[32..36].copy_from_slice(&c.src_qp.to_ne_bytes());
+    wc[36..40].copy_from_slice(&flags.to_ne_bytes());
+    wc[46] = 1;
+    wc
+}

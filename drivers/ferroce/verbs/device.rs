@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A device on one interface: its tables of objects and its limits.
+
+use super::{
+    Mr,
+    Qp, //
+};
+use crate::{
+    kernel_ext::{
+        ib::device::IbDevice,
+        netdev::NetDevice,
+        rcu::RcuTable, //
+    },
+    net::{
+        Attachment,
+        Path,
+        PathConfig,
+        Stack, //
+    },
+};
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow,
+        Mutex, //
+    },
+};
+
+/// What a device offers, in the terms of `struct ib_device_attr`.
+pub(crate) mod limits {
+    /// Work requests in a queue.
+    pub(crate) const QP_WR: u32 = 1 << 14;
+    /// Scatter/gather entries of a work request.
+    pub(crate) const SGE: u32 = 32;
+    /// Bytes of a work request that carries its data.
+    pub(crate) const INLINE: u32 = SGE * 16;
+    /// Completions in a queue.
+    pub(crate) const CQE: u32 = (1 << 15) - 1;
+    /// READs and atomics that a responder keeps for replay.
+    pub(crate) const RD_ATOMIC: u8 = 128;
+    /// QP numbers; 0 and 1 are special.
+    pub(crate) const QPN: core::ops::Range<u32> = 16..1 << 20;
+    /// Memory regions.
+    pub(crate) const MR: core::ops::Range<u32> = 1..1 << 22;
+    /// Entries of the GID table.
+    pub(crate) const GIDS: i32 = 1024;
+}
+
+/// Protection domain: objects of one do not reach those of another.
+pub(crate) struct Pd {
+    /// The device it is of.
+    pub(crate) dev: Arc<Device>,
+    /// Distinguishes it from all others of the device.
+    pub(crate) id: u32,
+}
+
+/// A RoCEv2 device.
+#[pin_data]
+pub(crate) struct Device {
+    /// The core's object, which owns us.
+    pub(crate) ib: IbDevice,
+    /// The interface's index in its namespace.
+    pub(crate) ifindex: u32,
+    /// `enum ib_mtu` that fits into the interface's MTU.
+    mtu: AtomicU32,
+    /// EUI-64 of the interface, big-endian: node and system image GUID.
+    pub(crate) guid: [u8; 8],
+    /// By QP number.
+    #[pin]
+    pub(crate) qps: RcuTable<Qp>,
+    /// By key without its variant byte.
+    #[pin]
+    pub(crate) mrs: RcuTable<Mr>,
+    /// Where the search for the next free number begins.
+    #[pin]
+    pub(crate) next: Mutex<Cursors>,
+    next_pd: AtomicU32,
+    /// Our place on the interface, until the device is removed.
+    #[pin]
+    attachment: Mutex<Option<Attachment<Device>>>,
+}
+
+/// The next QP number and memory key to try.
+#[derive(Default)]
+pub(crate) struct Cursors {
+    /// QP number.
+    pub(crate) qpn: u32,
+    /// Index of a memory key.
+    pub(crate) mr: u32,
+    /// Variant byte of the next memory key.
+    pub(crate) variant: u8,
+}
+
+impl Device {
+    /// The driver's part of the core's device `ib` on `ndev`.
+    pub(crate) fn new(ib: IbDevice, ndev: &NetDevice) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                ib,
+                ifindex: ndev.ifindex(),
+                mtu: AtomicU32::new(path_mtu(ndev.mtu())),
+                guid: Self::guid_of(ndev.mac()),
+                qps <- RcuTable::new(),
+                mrs <- RcuTable::new(),
+                next <- new_mutex!(Cursors::default()),
+                next_pd: AtomicU32::new(1),
+                attachment <- new_mutex!(None),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The EUI-64 that stands for an Ethernet address (RFC 4291, appendix A): the node's GUID.
+    pub(crate) fn guid_of(mac: [u8; 6]) -> [u8; 8] {
+        let [a, b, c, d, e, f] = mac;
+        [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
+    }
+
+    /// Starts to receive on the interface. Fails as [`Stack::attach`] does.
+    pub(crate) fn attach(dev: &Arc<Self>, stack: &Stack<Self>, ndev: &NetDevice) -> Result {
+        *dev.attachment.lock() = Some(stack.attach(ndev, dev.clone())?);
+        Ok(())
+    }
+
+    /// A way to a peer; `ENODEV` once the device is being removed.
+    pub(crate) fn path(&self, config: &PathConfig) -> Result<Path> {
+        self.attachment.lock().as_ref().ok_or(ENODEV)?.path(config)
+    }
+
+    /// Stops to receive. No packet is on its way in after this.
+    pub(crate) fn detach(&self) {
+        if let Some(attachment) = self.attachment.lock().take() {
+            attachment.detach();
+        }
+    }
+
+    /// `enum ib_mtu` of the port.
+    pub(crate) fn mtu(&self) -> u32 {
+        self.mtu.load(Ordering::Relaxed)
+    }
+
+    /// The interface's MTU changed.
+    pub(crate) fn set_link_mtu(&self, bytes: u32) {
+        self.mtu.store(path_mtu(bytes), Ordering::Relaxed);
+    }
+
+    /// A new protection domain.
+    pub(crate) fn alloc_pd(dev: ArcBorrow<'_, Self>) -> Result<Arc<Pd>> {
+        let id = dev.next_pd.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(Pd { dev: dev.into(), id }, GFP_KERNEL)?)
+    }
+}
+
+/// The largest `enum ib_mtu` (1: 256 … 5: 4096) whose packets fit into a link's MTU.
+///
+/// 80 bytes are for IPv6, UDP, BTH, the longest extended headers and the ICRC.
+fn path_mtu(link: u32) -> u32 {
+    (2..=5).rev().find(|mtu| (128 << mtu) + 80 <= link).unwrap_or(1)
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the engine asks of the kernel while it works under a QP's lock.
+
+use super::{
+    mr::PdMemory,
+    qp::{
+        Engine,
+        Qp,
+        Side, //
+    },
+    wqe,
+    Cq, //
+};
+use crate::{
+    bindings,
+    engine::{
+        self,
+        Completion,
+        PostError,
+        QpEvent,
+        RecvWr,
+        SendOp, //
+    },
+};
+
+/// The kernel's side of one run of the engine.
+pub(super) struct Env<'a> {
+    pub(super) qp: &'a Qp,
+    pub(super) mem: PdMemory<'a>,
+    pub(super) side: &'a mut Side,
+}
+
+impl Env<'_> {
+    /// Copies new work requests from the ring into the engine, as many as it has room for.
+    pub(super) fn take_sends(&mut self, engine: &mut Engine) {
+        let end = self.qp.sq.producer();
+        while self.side.sq_next != end && engine.sq_space() > 0 {
+            let mut payload: wqe::Payload = [0; _];
+            let (mut wr, data) = wqe::read_send(&self.qp.sq, self.side.sq_next, &mut payload);
+            self.side.sq_next = self.qp.sq.next(self.side.sq_next);
+            if engine.post_send(&wr, data, self) == Err(PostError::Invalid) {
+                wr.op = SendOp::Malformed;
+                // There is room, so this cannot fail.
+                let _ = engine.post_send(&wr, &[], self);
+            }
+        }
+    }
+
+    /// Shows user space which elements of the send ring it may use again.
+    pub(super) fn release_sends(&mut self, engine: &Engine) {
+        let ring = &self.qp.sq;
+        let in_use = ring.capacity() as usize - engine.sq_space();
+        ring.set_consumer(self.side.sq_next.wrapping_sub(in_use as u32));
+    }
+
+    /// Completes what an error left in the queues.
+    pub(super) fn flush(&mut self, engine: &mut Engine) {
+        let rounds = self.qp.sq.capacity() + self.qp.rq.capacity();
+        for _ in 0..rounds {
+            if !engine.needs_flush() {
+                break;
+            }
+            self.take_sends(engine);
+            engine.flush(self);
+        }
+    }
+
+    /// Forgets what is in the rings, for a QP that goes back to Reset.
+    pub(super) fn reset_rings(&mut self) {
+        self.side.sq_next = self.qp.sq.producer();
+        self.side.rq_next = self.qp.rq.producer();
+        self.qp.rq.set_consumer(self.side.rq_next);
+    }
+
+    /// Puts a completion into `cq`; says whether its owner is to be told.
+    fn complete(&mut self, cq: &Cq, c: &Completion) -> bool {
+        cq.push(c).unwrap_or_else(|| {
+            self.side.due.events |= 1 << bindings::ib_event_type_IB_EVENT_CQ_ERR;
+            false
+        })
+    }
+}
+
+impl<'a> engine::Env for Env<'a> {
+    type Mem = PdMemory<'a>;
+
+    fn mem(&self) -> &Self::Mem {
+        &self.mem
+    }
+
+    fn next_recv(&mut self, sges: &mut [u8]) -> Option<RecvWr> {
+        let ring = &self.qp.rq;
+        let index = self.side.rq_next;
+        if index == ring.producer() {
+            return None;
+        }
+        let wr = wqe::read_recv(ring, index, sges);
+        self.side.rq_next = ring.next(index);
+        ring.set_consumer(self.side.rq_next);
+        Some(wr)
+    }
+
+    fn complete_send(&mut self, c: Completion) {
+        let qp = self.qp;
+        self.side.due.send |= self.complete(&qp.send_cq, &c);
+    }
+
+    fn complete_recv(&mut self, c: Completion) {
+        let qp = self.qp;
+        self.side.due.recv |= self.complete(&qp.recv_cq, &c);
+    }
+
+    fn event(&mut self, e: QpEvent) {
+        let event = match e {
+            QpEvent::Fatal => bindings::ib_event_type_IB_EVENT_QP_FATAL,
+            QpEvent::RequestError => bindings::ib_event_type_IB_EVENT_QP_REQ_ERR,
+            QpEvent::AccessError => bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
+            QpEvent::CommEstablished => bindings::ib_event_type_IB_EVENT_COMM_EST,
+            QpEvent::SqDrained => bindings::ib_event_type_IB_EVENT_SQ_DRAINED,
+            QpEvent::LastWqeReached => bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
+        };
+        self.side.due.events |= 1 << event;
+    }
+}

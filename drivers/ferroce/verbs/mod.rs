@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The verbs objects around the engine: what both doors (the `ib_device` and the
+//! character device) are thin translations into.
+//!
+//! Context: objects are made and destroyed in process context; packets and timers
+//! come in softirq. A QP's engine is behind one bh lock, which is never held while a
+//! packet is sent. Memory regions are looked up under RCU and used only inside the
+//! read-side section, so that deregistration waits for a grace period and no more.
+
+pub(crate) mod cq;
+pub(crate) mod device;
+mod env;
+pub(crate) mod mr;
+pub(crate) mod qp;
+mod rx;
+mod transmit;
+pub(crate) mod wqe;
+
+pub(crate) use self::{
+    cq::Cq,
+    device::{
+        Device,
+        Pd, //
+    },
+    mr::Mr,
+    qp::Qp, //
+};

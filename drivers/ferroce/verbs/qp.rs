@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs: an engine behind a lock, its two rings, its path and its timer.
+//!
+//! System calls, packets and the timer all do the same: take the lock, let the engine
+//! work, drop the lock, send what it has to send ([`super::transmit`]), and then tell the
+//! owners of the CQs. Completion handlers and the network run without the lock.
+
+use super::{
+    cq::Cq,
+    device::limits,
+    env::Env,
+    mr::PdMemory,
+    wqe,
+    Device,
+    Pd, //
+};
+use crate::{
+    engine::{
+        self,
+        Instant,
+        ModifyAttrs,
+        QpAttrs,
+        QpConfig,
+        QpState,
+        QpStorage,
+        QpType, //
+    },
+    kernel_ext::{
+        ib::{
+            gid::PathAttr,
+            QpSink, //
+        },
+        lock::{
+            new_bh_lock,
+            BhLock, //
+        },
+        ring::Ring,
+        timer::{
+            self,
+            Expire,
+            Timer, //
+        },
+    },
+    net::{
+        Path,
+        PathConfig, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    },
+};
+
+/// BTH and ICRC of a packet without extended headers.
+const PACKET_OVERHEAD: usize = 16;
+
+/// Where the engine keeps its queues.
+pub(crate) struct Store;
+
+impl engine::Store for Store {
+    type Wqes = KVVec<engine::SendWqe>;
+    type Bytes = KVVec<u8>;
+    type Acks = KVVec<engine::ReadReplay>;
+}
+
+/// What a QP is created with.
+pub(crate) struct QpInit {
+    /// Work requests in the send queue.
+    pub(crate) send_wr: u32,
+    /// Work requests in the receive queue.
+    pub(crate) recv_wr: u32,
+    /// Scatter/gather entries of a send.
+    pub(crate) send_sge: u32,
+    /// Scatter/gather entries of a receive.
+    pub(crate) recv_sge: u32,
+    /// Bytes of inline data.
+    pub(crate) inline: u32,
+    /// Whether every send completes, signaled or not.
+    pub(crate) signal_all: bool,
+}
+
+/// Who is told of asynchronous events.
+pub(crate) enum Sink {
+    /// The `ib_qp` of the verbs door.
+    Ib(QpSink),
+    /// The character device has no events yet.
+    Nobody,
+}
+
+/// What has to be told once the lock is dropped.
+#[derive(Default)]
+pub(super) struct Due {
+    pub(super) send: bool,
+    pub(super) recv: bool,
+    /// Bit per `enum ib_event_type`.
+    pub(super) events: u32,
+}
+
+/// What the lock guards.
+pub(super) struct Inner {
+    pub(super) engine: Engine,
+    pub(super) side: Side,
+}
+
+/// The kernel's side of a QP, next to its engine.
+#[derive(Default)]
+pub(super) struct Side {
+    pub(super) path: Option<Arc<Path>>,
+    /// Bytes of a full packet from BTH to ICRC.
+    pub(super) segment: usize,
+    /// Next element of the send ring to be copied in.
+    pub(super) sq_next: u32,
+    /// Next element of the receive ring.
+    pub(super) rq_next: u32,
+    /// Somebody is sending, and will look for more before he stops.
+    pub(super) sending: bool,
+    /// Destroyed: nothing may happen any more.
+    closed: bool,
+    pub(super) due: Due,
+}
+
+/// The engine as it runs here.
+pub(super) type Engine = engine::Qp<Store>;
+
+/// A queue pair.
+#[pin_data]
+pub(crate) struct Qp {
+    /// QP number.
+    pub(crate) qpn: u32,
+    pub(super) dev: Arc<Device>,
+    pub(super) pd: u32,
+    pub(super) send_cq: Arc<Cq>,
+    pub(super) recv_cq: Arc<Cq>,
+    pub(super) sq: Arc<Ring>,
+    pub(super) rq: Arc<Ring>,
+    /// What it got of what was asked for.
+    pub(crate) caps: QpInit,
+    #[pin]
+    sink: BhLock<Option<Sink>>,
+    #[pin]
+    pub(super) inner: BhLock<Inner>,
+    #[pin]
+    pub(super) timer: Timer<Qp>,
+}
+
+fn filled<T: Clone>(value: T, len: usize) -> Result<KVVec<T>> {
+    Ok(KVVec::from_elem(value, len, GFP_KERNEL)?)
+}
+
+impl Qp {
+    /// A new RC QP, in state Reset.
+    ///
+    /// Fails with `EINVAL` for sizes beyond the device's limits, or `ENOMEM`.
+    pub(crate) fn new(
+        pd: &Pd,
+        send_cq: Arc<Cq>,
+        recv_cq: Arc<Cq>,
+        init: QpInit,
+        sink: Sink,
+    ) -> Result<Arc<Self>> {
+        let sges = init.send_sge.max(init.recv_sge);
+        let wrs = init.send_wr.max(init.recv_wr);
+        if wrs > limits::QP_WR || sges > limits::SGE || init.inline > limits::INLINE {
+            return Err(EINVAL);
+        }
+        let stride = (init.send_sge as usize * wqe::SGE).max(init.inline as usize).max(wqe::SGE);
+        let recv_list = init.recv_sge.max(1) as usize * wqe::SGE;
+        let sq = Arc::new(Ring::new(init.send_wr.max(1), wqe::SEND_HEADER + stride)?, GFP_KERNEL)?;
+        let rq = Arc::new(Ring::new(init.recv_wr.max(1), wqe::RECV_HEADER + recv_list)?, GFP_KERNEL)?;
+        let slots = sq.capacity() as usize;
+        let storage = QpStorage {
+            sq: filled(engine::SendWqe::default(), slots)?,
+            sq_data: filled(0, slots * stride)?,
+            rq_sges: filled(0, recv_list)?,
+            replay: filled(engine::ReadReplay::default(), limits::RD_ATOMIC.into())?,
+        };
+        let caps = QpInit {
+            send_wr: sq.capacity(),
+            recv_wr: rq.capacity(),
+            send_sge: (stride / wqe::SGE) as u32,
+            recv_sge: init.recv_sge.max(1),
+            inline: stride as u32,
+            signal_all: init.signal_all,
+        };
+        let dev = &pd.dev;
+        // The number is taken first, since the engine wants to know it.
+        let mut next = dev.next.lock();
+        let qpn = dev.qps.reserve(limits::QPN, &mut next.qpn)?;
+        drop(next);
+        let config = QpConfig {
+            qpn,
+            qp_type: QpType::Rc,
+            sq_sig_all: caps.signal_all,
+            srq: false,
+            max_send_sge: caps.send_sge,
+            max_inline: caps.inline,
+            sq_stride: stride as u32,
+            window: QpConfig::WINDOW,
+        };
+        let engine = Engine::new(config, storage);
+        let inner = Inner { engine, side: Side::default() };
+        let qp = Arc::pin_init(
+            pin_init!(Self {
+                qpn,
+                dev: dev.clone(),
+                pd: pd.id,
+                send_cq,
+                recv_cq,
+                sq,
+                rq,
+                caps,
+                sink <- new_bh_lock!(Some(sink), "Qp::sink"),
+                inner <- new_bh_lock!(inner, "Qp::inner"),
+                timer <- Timer::new(),
+            }),
+            GFP_KERNEL,
+        )
+        .inspect_err(|_| drop(dev.qps.remove(qpn)))?;
+        Timer::bind(&qp, |qp| &qp.timer)
+            .and_then(|()| dev.qps.fill(qpn, qp.clone()))
+            .inspect_err(|_| drop(dev.qps.remove(qpn)))?;
+        Ok(qp)
+    }
+
+    /// The rings of the send and of the receive queue.
+    pub(crate) fn rings(&self) -> (&Arc<Ring>, &Arc<Ring>) {
+        (&self.sq, &self.rq)
+    }
+
+    /// Its state now.
+    pub(crate) fn state(&self) -> QpState {
+        self.inner.lock().engine.state()
+    }
+
+    /// Attributes as they are now.
+    pub(crate) fn query(&self) -> QpAttrs {
+        self.inner.lock().engine.query()
+    }
+
+    /// Changes attributes; with a path, packets take it from now on.
+    ///
+    /// Fails with `EINVAL` for a transition or a value that is not allowed, or when there
+    /// is no route.
+    pub(crate) fn modify(&self, attrs: &ModifyAttrs, path: Option<&PathAttr>) -> Result {
+        let path = match path {
+            Some(attr) => {
+                let peer = attrs.dest_qpn.unwrap_or_else(|| self.query().dest_qpn);
+                let config = PathConfig {
+                    src: attr.src,
+                    dst: attr.dst,
+                    sport: source_port(self.qpn, peer),
+                    tclass: attr.traffic_class,
+                    hop_limit: attr.hop_limit,
+                    flow_label: attr.flow_label,
+                };
+                Some(Arc::new(self.dev.path(&config)?, GFP_KERNEL)?)
+            }
+            None => None,
+        };
+        let mut result = Ok(());
+        self.run(|engine, env| {
+            if path.is_some() {
+                env.side.path = path;
+            }
+            if let Some(mtu) = attrs.path_mtu {
+                env.side.segment = PACKET_OVERHEAD + mtu.bytes() as usize;
+            }
+            result = engine.modify(Instant(timer::now()), attrs, env).map_err(|_| EINVAL);
+            if attrs.state == Some(QpState::Reset) {
+                env.reset_rings();
+            }
+        });
+        result
+    }
+
+    /// New work requests are in the send ring.
+    ///
+    /// Fails with `EINVAL` before the QP is ready to send.
+    pub(crate) fn doorbell(&self) -> Result {
+        let mut result = Ok(());
+        self.run(|engine, env| {
+            if matches!(engine.state(), QpState::Reset | QpState::Init | QpState::Rtr) {
+                result = Err(EINVAL);
+            } else {
+                env.take_sends(engine);
+            }
+        });
+        result
+    }
+
+    /// Nothing completes and nothing is told after this.
+    pub(crate) fn destroy(&self) {
+        self.inner.lock().side.closed = true;
+        drop(self.dev.qps.remove(self.qpn));
+        self.timer.cancel();
+        let sink = self.sink.lock().take();
+        drop(sink);
+    }
+
+    /// Lets the engine work under the lock, then sends, then tells the owners.
+    pub(super) fn run(&self, work: impl FnOnce(&mut Engine, &mut Env<'_>)) {
+        let rcu = rcu::read_lock();
+        self.with_engine(&rcu, work);
+        self.finish(&rcu);
+    }
+
+    /// Sends what the engine has to send, then tells the owners.
+    pub(super) fn finish(&self, rcu: &rcu::Guard) {
+        self.send_all(rcu);
+        self.tell();
+    }
+
+    /// Lets the engine work under the lock, unless the QP is destroyed.
+    pub(super) fn with_engine<R>(
+        &self,
+        rcu: &rcu::Guard,
+        work: impl FnOnce(&mut Engine, &mut Env<'_>) -> R,
+    ) -> Option<R> {
+        let mut guard = self.inner.lock();
+        let Inner { engine, side } = &mut *guard;
+        if side.closed {
+            return None;
+        }
+        let mut env = Env { qp: self, mem: PdMemory::new(&self.dev, self.pd, rcu), side };
+        let result = work(engine, &mut env);
+        env.flush(engine);
+        env.release_sends(engine);
+        Some(result)
+    }
+
+    /// Tells the owners of the CQs and of the QP what came up since the last time.
+    fn tell(&self) {
+        let due = core::mem::take(&mut self.inner.lock().side.due);
+        if due.send {
+            self.send_cq.notify();
+        }
+        if due.recv {
+            self.recv_cq.notify();
+        }
+        let mut events = due.events;
+        while events != 0 {
+            let event = events.trailing_zeros();
+            events &= events - 1;
+            match &*self.sink.lock() {
+                Some(Sink::Ib(qp)) => qp.event(event),
+                Some(Sink::Nobody) | None => {}
+            }
+        }
+    }
+}
+
+impl Expire for Qp {
+    fn expire(&self) {
+        self.run(|engine, env| engine.handle_timeout(Instant(timer::now()), env));
+    }
+}
+
+/// UDP source port of a connection: the same for both directions, and spread over
+/// 0xC000–0xFFFF so that routers and receive queues tell connections apart
+/// (IBTA annex A17.9.1).
+fn source_port(local: u32, remote: u32) -> u16 {
+    let product = u64::from(local) * u64::from(remote);
+    let hash = product.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    0xc000 | (hash >> 50) as u16
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sending what a QP's engine has to send.
+//!
+//! Frames are built under the QP's lock and sent without it: over veth the peer's
+//! receive runs nested in the send and may want the same lock. One context at a time
+//! sends for a QP, so that packets stay in order; others leave their work to it.
+
+use super::qp::Qp;
+use crate::{
+    engine::{
+        icrc,
+        Instant,
+        MemError,
+        Transmit, //
+    },
+    kernel_ext::{
+        crc::crc32_le,
+        timer, //
+    },
+    net::{
+        Frame,
+        Path, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::rcu,
+};
+
+/// Frames that one call sends before it lets others run; the timer goes on from there.
+const BURST: usize = 256;
+/// Bytes of the ICRC behind each packet.
+const ICRC: usize = 4;
+
+/// CRC-32 as the kernel computes it.
+pub(super) struct KernelCrc;
+
+impl icrc::Crc for KernelCrc {
+    fn update(&self, state: u32, bytes: &[u8]) -> u32 {
+        crc32_le(state, bytes)
+    }
+}
+
+impl Qp {
+    /// Sends until the engine has nothing more for now, then sets the timer.
+    pub(super) fn send_all(&self, rcu: &rcu::Guard) {
+        if !self.start_sending() {
+            return;
+        }
+        for _ in 0..BURST {
+            let Some(frame) = self.next_frame(rcu) else {
+                return;
+            };
+            if let Some(frame) = frame {
+                // A packet that the network refuses is a packet lost: the transport repeats it.
+                let _ = frame.send();
+            }
+        }
+        self.inner.lock().side.sending = false;
+        self.timer.arm(timer::now());
+    }
+
+    fn start_sending(&self) -> bool {
+        let mut inner = self.inner.lock();
+        !core::mem::replace(&mut inner.side.sending, true)
+    }
+
+    /// The next frame, built (or nothing, if that failed); `None` when there is no more.
+    ///
+    /// Whether there is more and who sends is settled under one lock, so that nothing that
+    /// another context adds is left behind.
+    fn next_frame(&self, rcu: &rcu::Guard) -> Option<Option<Frame>> {
+        let next = self.with_engine(rcu, |engine, env| {
+            let next = env.side.path.clone().and_then(|path| {
+                let now = Instant(timer::now());
+                let run = engine.poll_transmit(now, path.max_segments(env.side.segment), env)?;
+                let frame = build(&path, &run, |i, buf| engine.write_packet(&run, i, buf, &env.mem));
+                if let Err(Failure::Memory(e)) = frame {
+                    engine.transmit_failed(&run, e, env);
+                }
+                Some(frame.ok())
+            });
+            if next.is_none() {
+                env.side.sending = false;
+                if let Some(at) = engine.poll_timeout() {
+                    self.timer.arm(at.0);
+                }
+            }
+            next
+        });
+        next.flatten()
+    }
+}
+
+enum Failure {
+    /// The region went away since the engine looked.
+    Memory(MemError),
+    /// No memory for the frame: as good as lost on the wire.
+    NoSpace,
+}
+
+/// Builds the frame of a run: headers and payload by the engine, and the ICRC.
+fn build(
+    path: &Path,
+    run: &Transmit,
+    write: impl Fn(usize, &mut [u8]) -> Result<(), MemError>,
+) -> Result<Frame, Failure> {
+    let count = run.count();
+    let first = run.packet_len(0) + ICRC;
+    let last = run.packet_len(count - 1) + ICRC;
+    let mut frame = path.frame(first, count, last).map_err(|_| Failure::NoSpace)?;
+    for i in 0..count {
+        let (segment, pseudo) = frame.segment(i).map_err(|_| Failure::NoSpace)?;
+        let body = segment.len() - ICRC;
+        let (packet, crc) = segment.split_at_mut(body);
+        write(i, packet).map_err(Failure::Memory)?;
+        crc.copy_from_slice(&icrc::icrc(&KernelCrc, &pseudo, packet).unwrap_or_default());
+    }
+    Ok(frame)
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An `ib_device` written in safe Rust.
+//!
+//! A driver implements [`Driver`]; [`device`] registers it with the RDMA core and
+//! [`ops`] turns the core's callbacks into its methods. The core allocates its own
+//! object for each PD, CQ and QP; behind it lies one pointer to the driver's
+//! reference-counted object ([`slot`]), so that the packet path may hold on to one
+//! that the core has freed. Queues are [`Ring`]s that [`mmap`] shows to user space.
+//!
+//! C side: include/rdma/ib_verbs.h, drivers/infiniband/core/device.c.
+
+pub(crate) mod device;
+pub(crate) mod gid;
+mod mmap;
+mod ops;
+pub(crate) mod port;
+mod slot;
+
+use super::{
+    netdev::NetDevice,
+    ring::Ring, //
+};
+use crate::bindings;
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+
+/// What a driver gives to the RDMA core. All methods run in process context unless said.
+pub(crate) trait Driver: Sized + 'static {
+    /// The `rdma link add … type` name.
+    const LINK_TYPE: &'static CStr;
+    /// `enum rdma_driver_id`, by which user space picks its provider.
+    const DRIVER_ID: bindings::rdma_driver_id;
+    /// ABI version of that provider.
+    const ABI_VERSION: u32;
+
+    /// The device behind an `ib_device`.
+    type Device: Send + Sync;
+    /// Protection domain.
+    type Pd: Send + Sync;
+    /// Completion queue.
+    type Cq: Send + Sync;
+    /// Queue pair.
+    type Qp: Send + Sync;
+    /// Memory region.
+    type Mr: Send + Sync;
+
+    /// The static that holds this driver's table for the core.
+    fn link_ops() -> &'static device::LinkOps;
+    /// `rdma link add NAME type … netdev DEV`; RTNL is not held.
+    fn new_link(name: &CStr, ndev: &NetDevice) -> Result;
+    /// The device is about to go: no packet may reach it after this.
+    fn remove(dev: ArcBorrow<'_, Self::Device>);
+
+    /// Fills in capabilities.
+    fn query_device(dev: &Self::Device, attr: &mut bindings::ib_device_attr);
+    /// Fills in what does not come from the netdev.
+    fn query_port(dev: &Self::Device, attr: &mut bindings::ib_port_attr);
+
+    /// A new protection domain.
+    fn alloc_pd(dev: ArcBorrow<'_, Self::Device>) -> Result<Arc<Self::Pd>>;
+
+    /// Registers `start..start+len` of the process as `iova..`.
+    fn reg_user_mr(pd: ArcBorrow<'_, Self::Pd>, start: u64, len: u64, iova: u64, access: u32)
+        -> Result<Arc<Self::Mr>>;
+    /// A region over all kernel memory.
+    fn get_dma_mr(pd: ArcBorrow<'_, Self::Pd>, access: u32) -> Result<Arc<Self::Mr>>;
+    /// lkey and rkey.
+    fn mr_keys(mr: &Self::Mr) -> (u32, u32);
+    /// After this nothing reads or writes the memory.
+    fn dereg_mr(mr: Arc<Self::Mr>);
+
+    /// A queue for at least `entries` completions that tells `sink` of events.
+    fn create_cq(dev: ArcBorrow<'_, Self::Device>, entries: u32, sink: CqSink)
+        -> Result<Arc<Self::Cq>>;
+    /// The ring that user space maps.
+    fn cq_ring(cq: &Self::Cq) -> &Arc<Ring>;
+    /// Asks for an event at the next (solicited) completion; says whether some are there.
+    fn req_notify_cq(cq: &Self::Cq, solicited_only: bool) -> bool;
+    /// Nothing reaches the sink after this.
+    fn destroy_cq(cq: Arc<Self::Cq>);
+
+    /// A new queue pair; `init.cap` is set to what it got.
+    fn create_qp(
+        dev: ArcBorrow<'_, Self::Device>,
+        pd: ArcBorrow<'_, Self::Pd>,
+        send_cq: ArcBorrow<'_, Self::Cq>,
+        recv_cq: ArcBorrow<'_, Self::Cq>,
+        init: &mut bindings::ib_qp_init_attr,
+        sink: QpSink,
+    ) -> Result<Arc<Self::Qp>>;
+    /// QP number and the rings of the send and the receive queue.
+    fn qp_parts(qp: &Self::Qp) -> (u32, &Arc<Ring>, &Arc<Ring>);
+    /// Changes attributes; `mask` is of `enum ib_qp_attr_mask` and was checked by the core.
+    fn modify_qp(qp: ArcBorrow<'_, Self::Qp>, attr: &bindings::ib_qp_attr, mask: u32) -> Result;
+    /// Reads attributes.
+    fn query_qp(qp: &Self::Qp, attr: &mut bindings::ib_qp_attr);
+    /// The doorbell: new work requests are in the send ring.
+    fn ring_doorbell(qp: ArcBorrow<'_, Self::Qp>) -> Result;
+    /// Nothing completes and nothing reaches the sink after this.
+    fn destroy_qp(qp: Arc<Self::Qp>);
+}
+
+/// Checks `mask` against the spec's table of states and attributes (IBTA 10.3.1, as
+/// `ib_modify_qp_is_ok` has it). `EINVAL` if something is missing or not allowed.
+pub(crate) fn check_transition(now: u32, attr: &bindings::ib_qp_attr, mask: u32) -> Result {
+    let current = match mask & bindings::ib_qp_attr_mask_IB_QP_CUR_STATE {
+        0 => now,
+        _ => attr.cur_qp_state,
+    };
+    let next = match mask & bindings::ib_qp_attr_mask_IB_QP_STATE {
+        0 => current,
+        _ => attr.qp_state,
+    };
+    // SAFETY: it looks numbers up in a table, after checking their range.
+    let allowed = unsafe {
+        bindings::ib_modify_qp_is_ok(current, next, bindings::ib_qp_type_IB_QPT_RC, mask)
+    };
+    allowed.then_some(()).ok_or(EINVAL)
+}
+
+/// Where completion events of a CQ go: the core's object.
+///
+/// The holder drops it in [`Driver::destroy_cq`], which the core calls before it frees the object.
+pub(crate) struct CqSink(*mut bindings::ib_cq);
+
+// SAFETY: the handler may be called from any context.
+unsafe impl Send for CqSink {}
+// SAFETY: as above.
+unsafe impl Sync for CqSink {}
+
+impl CqSink {
+    /// Tells the owner of the CQ that a completion is there. Any context.
+    pub(crate) fn notify(&self) {
+        // SAFETY: the core's object lives as long as the sink.
+        unsafe {
+            if let Some(handler) = (*self.0).comp_handler {
+                handler(self.0, (*self.0).cq_context);
+            }
+        }
+    }
+}
+
+/// Where asynchronous events of a QP go; dropped in [`Driver::destroy_qp`].
+pub(crate) struct QpSink(*mut bindings::ib_qp);
+
+// SAFETY: the handler may be called from any context.
+unsafe impl Send for QpSink {}
+// SAFETY: as above.
+unsafe impl Sync for QpSink {}
+
+impl QpSink {
+    /// Reports `event` (`enum ib_event_type`) of this QP. Any context.
+    pub(crate) fn event(&self, event: bindings::ib_event_type) {
+        let mut record = bindings::ib_event { event, ..Default::default() };
+        // SAFETY: the core's object lives as long as the sink.
+        unsafe {
+            record.device = (*self.0).device;
+            record.element.qp = self.0;
+            if let Some(handler) = (*self.0).event_handler {
+                handler(&mut record, (*self.0).qp_context);
+            }
+        }
+    }
+}

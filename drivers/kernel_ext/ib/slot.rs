@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The driver's part of an object that the RDMA core allocates.
+
+use super::mmap::Mapping;
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+
+/// A core object `I` (at offset 0, as the core wants it) and what the driver keeps with it.
+///
+/// The core allocates it zeroed, which is the empty state.
+#[repr(C)]
+pub(super) struct Slot<I, T> {
+    ib: I,
+    object: *const T,
+    pub(super) mappings: [*mut Mapping; 2],
+}
+
+impl<I, T> Slot<I, T> {
+    /// The slot around a core object.
+    ///
+    /// # Safety
+    ///
+    /// `ib` is the object of a `Slot<I, T>` that lives for `'a`, and nobody else changes
+    /// the slot meanwhile (the core serialises creation and destruction).
+    pub(super) unsafe fn of<'a>(ib: *mut I) -> &'a mut Self {
+        // SAFETY: by our contract.
+        unsafe { &mut *ib.cast::<Self>() }
+    }
+
+    /// The driver's object of a core object.
+    ///
+    /// # Safety
+    ///
+    /// `ib` is the object of a `Slot<I, T>` that was filled and is not destroyed during `'a`.
+    pub(super) unsafe fn get<'a>(ib: *const I) -> ArcBorrow<'a, T> {
+        // SAFETY: by our contract `object` came from `Arc::into_raw` and is still owned here.
+        unsafe { ArcBorrow::from_raw((*ib.cast::<Self>()).object) }
+    }
+
+    /// Puts the driver's object in.
+    pub(super) fn fill(&mut self, object: Arc<T>) {
+        self.object = Arc::into_raw(object);
+    }
+
+    /// Takes the driver's object and its mappings out.
+    pub(super) fn take(&mut self) -> Option<Arc<T>> {
+        for mapping in &mut self.mappings {
+            Mapping::remove(core::mem::replace(mapping, core::ptr::null_mut()));
+        }
+        let object = core::mem::replace(&mut self.object, core::ptr::null());
+        // SAFETY: a pointer that is there came from `Arc::into_raw`, and is taken once.
+        (!object.is_null()).then(|| unsafe { Arc::from_raw(object) })
+    }
+}
