@@ -10,7 +10,10 @@ use crate::bindings;
 use core::{
     marker::PhantomData,
     mem::ManuallyDrop,
-    ptr::NonNull,
+    ptr::{
+        self,
+        NonNull, //
+    },
     slice, //
 };
 use kernel::{
@@ -117,6 +120,19 @@ impl Received<'_> {
     pub(crate) fn linearize(&mut self) -> Result {
         // SAFETY: the buffer is ours and unshared.
         to_result(unsafe { bindings::skb_linearize(self.skb.as_ptr()) })
+    }
+
+    /// Whether the namespace's IPsec policies let it in, which UDP asks only later.
+    pub(crate) fn passes_ipsec(&self) -> bool {
+        let dir = bindings::XFRM_POLICY_IN as c_int;
+        let skb = self.skb.as_ptr();
+        // SAFETY: the buffer is ours and its network header is in place; no socket is needed.
+        unsafe {
+            match self.network().first().map(|byte| byte >> 4) {
+                Some(6) => bindings::xfrm6_policy_check(ptr::null_mut(), dir, skb) != 0,
+                _ => bindings::xfrm4_policy_check(ptr::null_mut(), dir, skb) != 0,
+            }
+        }
     }
 
     /// How it is to be cut.
@@ -232,9 +248,9 @@ impl SkBuff {
         let err = unsafe {
             bindings::skb_dst_set(skb, route.into_raw().cast());
             if v6 {
-                bindings::ip6_local_out(net, core::ptr::null_mut(), skb)
+                bindings::ip6_local_out(net, ptr::null_mut(), skb)
             } else {
-                bindings::ip_local_out(net, core::ptr::null_mut(), skb)
+                bindings::ip_local_out(net, ptr::null_mut(), skb)
             }
         };
         match err {

@@ -21,7 +21,10 @@ use crate::kernel_ext::{
         NetDevice, //
     },
     nf::LocalIn,
-    rcu::RcuTable,
+    rcu::{
+        synchronize_expedited as synchronize,
+        RcuTable, //
+    },
     skb::{
         Gso,
         Receive,
@@ -98,6 +101,9 @@ impl<E: Endpoint> Table<E> {
             Gso::Udp(size) => size,
             Gso::Other => return None,
         };
+        if !packet.passes_ipsec() {
+            return None;
+        }
         if !packet.is_linear() {
             packet.linearize().ok()?;
         }
@@ -189,10 +195,12 @@ impl<E: Endpoint> Port<E> {
             return;
         }
         state.devices -= 1;
-        if state.devices == 0 {
-            state.open = None;
+        let last = state.devices == 0;
+        match state.open.take_if(|_| last) {
+            // This waits for calls that still run.
+            Some(open) => drop(open),
+            None => synchronize(),
         }
-        rcu::synchronize_rcu();
     }
 
     /// Closes the port for good: the namespace goes.
