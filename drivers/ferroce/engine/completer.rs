@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The completer: answers of the peer, and what they finish or force to be repeated (sections 9.7.5.1 and 9.7.6).
+
+use super::queue::Place;
+use super::sgl;
+use super::wire::NakCode;
+use super::wire::Operation;
+use super::wire::Syndrome;
+use super::Env;
+use super::Instant;
+use super::Packet;
+use super::Psn;
+use super::Qp;
+use super::Store;
+use super::WcStatus;
+
+impl<S: Store> Qp<S> {
+    /// An answer. Those to nothing that is outstanding are duplicates or ghosts, and dropped (section 9.7.5.1.1).
+    pub(super) fn handle_response(&mut self, now: Instant, pkt: &Packet<'_>, env: &mut impl Env) {
+        let psn = pkt.bth.psn;
+        let unacked = self.psn_at(self.ring.head);
+        let outstanding = self.psn_at(self.req.furthest).since(unacked);
+        if psn.since(unacked) >= outstanding {
+            return;
+        }
+        if pkt.opcode.op.is_read_response() {
+            self.read_response(now, pkt, env);
+        } else if pkt.opcode.op == Operation::AtomicAck {
+            self.atomic_response(now, pkt, env);
+        } else if let Some(aeth) = pkt.aeth {
+            match aeth.syndrome {
+                Syndrome::Ack => {
+                    self.acknowledge(now, psn.plus(1), env);
+                }
+                Syndrome::Rnr(code) => self.not_ready(now, psn, code, env),
+                Syndrome::Nak(code) => self.refused(now, psn, code, env),
+            }
+        }
+    }
+
+    /// Everything before `upto` has arrived. Stops at a READ or atomic, which only its own answer finishes: if that
+    /// is missing while something later is answered, it was lost, and all is sent again from there on
+    /// (section 9.7.5.1.1, implied NAK). Returns whether `upto` is now the oldest PSN without answer.
+    fn acknowledge(&mut self, now: Instant, upto: Psn, env: &mut impl Env) -> bool {
+        let mut left = upto.since(self.psn_at(self.ring.head));
+        let mut moved = false;
+        while left > 0 {
+            let head = self.ring.head;
+            let Some(wqe) = self.wqe(head.wqe) else { break };
+            let step = left.min(wqe.packets.saturating_sub(head.packet));
+            if wqe.op.fetches() || step == 0 {
+                break;
+            }
+            let done = head.packet + step == wqe.packets;
+            self.ring.head.packet += step;
+            left -= step;
+            moved = true;
+            if done {
+                self.complete_head(WcStatus::Success, env);
+            }
+        }
+        if moved {
+            self.progress(now);
+        }
+        if left > 0 && !self.req.recovering {
+            self.retry(env);
+        }
+        left == 0
+    }
+
+    /// The head has moved: retries count from here on.
+    fn progress(&mut self, now: Instant) {
+        if self.req.cursor < self.ring.head {
+            self.req.cursor = self.ring.head;
+            self.req.fetching = 0;
+        }
+        self.req.retries = self.attrs.retry_cnt;
+        self.req.rnr_retries = self.attrs.rnr_retry;
+        self.req.recovering = false;
+        self.req.probing = false;
+        self.req.rnr_until = None;
+        self.restart_timer(now);
+    }
+
+    /// RNR NAK: wait as long as the peer asks, then send again from `psn` on (section 9.7.5.2.8).
+    fn not_ready(&mut self, now: Instant, psn: Psn, code: u8, env: &mut impl Env) {
+        if !self.acknowledge(now, psn, env) || self.req.rnr_until.is_some() {
+            return;
+        }
+        if self.attrs.rnr_retry != 7 {
+            let Some(left) = self.req.rnr_retries.checked_sub(1) else {
+                self.fail_send(WcStatus::RnrRetryExcErr, env);
+                return;
+            };
+            self.req.rnr_retries = left;
+        }
+        self.go_back();
+        self.req.probing = true;
+        self.req.recovering = false;
+        self.req.rnr_until = Some(now.after(super::rnr_delay_ns(code)));
+    }
+
+    /// NAK: send again from `psn` on, or the request at `psn` has failed (section 9.7.5.2).
+    fn refused(&mut self, now: Instant, psn: Psn, code: NakCode, env: &mut impl Env) {
+        if !self.acknowledge(now, psn, env) {
+            return;
+        }
+        let status = match code {
+            NakCode::Sequence => {
+                // One loss makes one NAK; a second for the same PSN is a duplicate of it.
+                if !self.req.recovering {
+                    self.retry(env);
+                }
+                return;
+            }
+            NakCode::InvalidRequest => WcStatus::RemInvReqErr,
+            NakCode::RemoteAccess => WcStatus::RemAccessErr,
+            NakCode::RemoteOperational => WcStatus::RemOpErr,
+        };
+        self.fail_send(status, env);
+    }
+
+    /// A packet of a READ response: the next one of the oldest request is placed, others are duplicates or tell of a
+    /// loss.
+    fn read_response(&mut self, now: Instant, pkt: &Packet<'_>, env: &mut impl Env) {
+        if !self.acknowledge(now, pkt.bth.psn, env) {
+            return;
+        }
+        let head = self.ring.head;
+        let Some(wqe) = self.wqe(head.wqe).filter(|wqe| wqe.op.is_read()) else {
+            return;
+        };
+        let mtu = self.attrs.path_mtu;
+        let from = wqe.offset(head.packet, mtu);
+        let to = wqe.offset(head.packet + 1, mtu);
+        if pkt.payload.len() != (to - from) as usize {
+            self.fail_send(WcStatus::BadRespErr, env);
+            return;
+        }
+        let data = self.wqe_data(head.wqe);
+        if sgl::scatter(env.mem(), data, from, pkt.payload).is_err() {
+            self.fail_send(WcStatus::LocProtErr, env);
+            return;
+        }
+        self.fetched(now, env);
+    }
+
+    /// The answer to an atomic: the old value goes to the local buffer in the machine's byte order.
+    fn atomic_response(&mut self, now: Instant, pkt: &Packet<'_>, env: &mut impl Env) {
+        if !self.acknowledge(now, pkt.bth.psn, env) {
+            return;
+        }
+        let head = self.ring.head.wqe;
+        let atomic = |op: &super::SendOp| op.fetches() && !op.is_read();
+        let (true, Some(old)) = (
+            self.wqe(head).is_some_and(|wqe| atomic(&wqe.op)),
+            pkt.atomic_ack,
+        ) else {
+            return;
+        };
+        let data = self.wqe_data(head);
+        if sgl::scatter(env.mem(), data, 0, &old.to_ne_bytes()).is_err() {
+            self.fail_send(WcStatus::LocProtErr, env);
+            return;
+        }
+        self.fetched(now, env);
+    }
+
+    /// One packet of the oldest READ or atomic has been placed.
+    fn fetched(&mut self, now: Instant, env: &mut impl Env) {
+        let chunk = self.read_chunk();
+        let head = self.ring.head;
+        let next = Place {
+            packet: head.packet + 1,
+            ..head
+        };
+        let done = self.wqe(head.wqe).is_some_and(|w| w.packets == next.packet);
+        self.ring.head = next;
+        if done {
+            self.complete_head(WcStatus::Success, env);
+        }
+        let answered = done || next.packet % chunk == 0;
+        if answered && self.req.cursor >= self.ring.head {
+            self.req.fetching = self.req.fetching.saturating_sub(1);
+        }
+        self.progress(now);
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The invariant CRC (section A17.3.3): CRC-32 over eight bytes of ones, the headers with all that a router may
+//! change replaced by ones, and the packet up to its pad.
+
+/// A CRC-32 (polynomial 0x04c11db7, bits reflected) without initial or final inversion: the kernel's `crc32_le`.
+pub trait Crc {
+    /// Takes `bytes` into `state`.
+    fn update(&self, state: u32, bytes: &[u8]) -> u32;
+}
+
+/// Bytes that stand for the link header.
+const LINK: usize = 8;
+/// Bytes of a UDP header.
+const UDP: usize = 8;
+/// Longest IP header: IPv4 with all options; IPv6 has 40 bytes and no extension header.
+const IP_MAX: usize = 60;
+/// Bytes of a BTH.
+const BTH: usize = 12;
+
+/// The masked headers in front of a packet's BTH.
+#[derive(Copy, Clone)]
+pub struct Pseudo {
+    bytes: [u8; LINK + IP_MAX + UDP],
+    len: usize,
+}
+
+impl Pseudo {
+    /// Masks an IPv4 or IPv6 header and a UDP header. `None` if they are not that.
+    pub fn new(ip: &[u8], udp: &[u8]) -> Option<Self> {
+        let masked: &[usize] = match (ip.first()? >> 4, ip.len()) {
+            // Type of service, time to live, checksum.
+            (4, 20..=IP_MAX) => &[1, 8, 10, 11],
+            // Flow label and hop limit; the traffic class shares bytes 0 and 1 and is set below.
+            (6, 40) => &[1, 2, 3, 7],
+            _ => return None,
+        };
+        let mut bytes = [0xff; LINK + IP_MAX + UDP];
+        let len = LINK + ip.len() + UDP;
+        let (head, tail) = bytes.get_mut(LINK..len)?.split_at_mut(ip.len());
+        head.copy_from_slice(ip);
+        for &at in masked {
+            *head.get_mut(at)? = 0xff;
+        }
+        if ip.len() == 40 && ip.first()? >> 4 == 6 {
+            *head.first_mut()? |= 0x0f;
+        }
+        if udp.len() != UDP {
+            return None;
+        }
+        tail.copy_from_slice(udp);
+        tail.get_mut(6..)?.fill(0xff);
+        Some(Self { bytes, len })
+    }
+
+    /// The bytes to run the CRC over, from the ones that stand for the link header on.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&[])
+    }
+
+    /// The CRC's state after these headers and the 12 bytes of `bth`, whose fifth byte a router may change.
+    pub fn start(&self, crc: &impl Crc, bth: &[u8; BTH]) -> u32 {
+        let mut masked = *bth;
+        if let Some(byte) = masked.get_mut(4) {
+            *byte = 0xff;
+        }
+        crc.update(crc.update(!0, self.as_bytes()), &masked)
+    }
+}
+
+/// The four bytes that a final `state` of the CRC puts on the wire.
+pub fn finish(state: u32) -> [u8; 4] {
+    (!state).to_le_bytes()
+}
+
+/// ICRC of a packet; `body` is the BTH to the end of the pad. `None` if it is shorter than a BTH.
+pub fn icrc(crc: &impl Crc, pseudo: &Pseudo, body: &[u8]) -> Option<[u8; 4]> {
+    let (bth, rest) = body.split_first_chunk::<BTH>()?;
+    Some(finish(crc.update(pseudo.start(crc, bth), rest)))
+}

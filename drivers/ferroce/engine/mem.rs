@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the engine asks of its caller: memory, receive buffers, completion queues, storage.
+
+use core::ops::DerefMut;
+
+use super::Completion;
+use super::ReadReplay;
+use super::RecvWr;
+use super::SendWqe;
+
+/// What an access needs of a memory region.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading for a local work request.
+    LocalRead,
+    /// Writing for a local work request.
+    LocalWrite,
+    /// The peer's RDMA READ.
+    RemoteRead,
+    /// The peer's RDMA WRITE.
+    RemoteWrite,
+    /// The peer's atomic.
+    RemoteAtomic,
+}
+
+/// Why memory cannot be reached.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum MemError {
+    /// No such key in this protection domain.
+    Key,
+    /// The region does not allow it.
+    Access,
+    /// Outside the region, or the address wraps.
+    Range,
+    /// The region is allowed but its memory is not there.
+    Fault,
+}
+
+/// An atomic on 8 bytes (section 9.4.5).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum AtomicOp {
+    /// Stores `swap` if the memory holds `compare`.
+    CompareSwap {
+        /// Expected value.
+        compare: u64,
+        /// New value.
+        swap: u64,
+    },
+    /// Adds, with wrap-around.
+    FetchAdd {
+        /// Summand.
+        add: u64,
+    },
+}
+
+/// Registered memory. Keys must belong to the queue pair's protection domain.
+pub trait Memory {
+    /// Whether `len` bytes at `va` may be accessed.
+    fn check(&self, key: u32, va: u64, len: u64, access: Access) -> Result<(), MemError>;
+
+    /// Copies out of a region.
+    fn read(&self, key: u32, va: u64, dst: &mut [u8], access: Access) -> Result<(), MemError>;
+
+    /// Copies into a region.
+    fn write(&self, key: u32, va: u64, src: &[u8], access: Access) -> Result<(), MemError>;
+
+    /// Does an atomic, needing [`Access::RemoteAtomic`], and returns the old value.
+    fn atomic(&self, key: u32, va: u64, op: AtomicOp) -> Result<u64, MemError>;
+
+    /// Invalidates a key on behalf of the peer's SEND with invalidate.
+    fn invalidate(&self, key: u32) -> Result<(), MemError>;
+}
+
+/// Asynchronous events of a queue pair (section 11.6.3).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum QpEvent {
+    /// The queue pair failed for a local reason.
+    Fatal,
+    /// The peer violated a permission; the queue pair is in error.
+    AccessError,
+    /// The peer sent an invalid request; the queue pair is in error.
+    RequestError,
+    /// First packet in RTR.
+    CommEstablished,
+    /// The send queue has drained after SQD.
+    SqDrained,
+    /// In error, and no more receives will be taken from the shared receive queue.
+    LastWqeReached,
+}
+
+/// The surroundings of a queue pair, for the time of one call.
+pub trait Env {
+    /// The registered memory.
+    type Mem: Memory;
+
+    /// The registered memory.
+    fn mem(&self) -> &Self::Mem;
+
+    /// Takes the next receive work request and encodes its scatter list into `out` (see [`super::Sge::encode`]);
+    /// lists that do not fit never got into the queue. `None`: the queue is empty.
+    fn next_recv(&mut self, out: &mut [u8]) -> Option<RecvWr>;
+
+    /// Puts a completion into the send completion queue.
+    fn complete_send(&mut self, completion: Completion);
+
+    /// Puts a completion into the receive completion queue.
+    fn complete_recv(&mut self, completion: Completion);
+
+    /// Reports an asynchronous event.
+    fn event(&mut self, event: QpEvent);
+}
+
+/// The kinds of container that hold a queue pair's storage.
+pub trait Store {
+    /// Holds send queue entries.
+    type Wqes: DerefMut<Target = [SendWqe]>;
+    /// Holds bytes.
+    type Bytes: DerefMut<Target = [u8]>;
+    /// Holds READ and atomic replay entries.
+    type Acks: DerefMut<Target = [ReadReplay]>;
+}
+
+/// Storage of a queue pair; lengths are its capacities and never change.
+pub struct QpStorage<S: Store> {
+    /// Send queue, one entry a work request.
+    pub sq: S::Wqes,
+    /// Data of the send queue: `sq_stride` bytes for each entry of `sq`.
+    pub sq_data: S::Bytes,
+    /// Scatter list of the receive in progress: 16 bytes for each element a receive may have.
+    pub rq_sges: S::Bytes,
+    /// The peer's READs and atomics, kept for repetition: the most that `max_dest_rd_atomic` may ever be.
+    pub replay: S::Acks,
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Execution of a request packet that is next in order (sections 9.4 and 9.7.4.1).
+
+use super::attrs::access_flags;
+use super::responder::remote_error;
+use super::responder::Message;
+use super::responder::Refusal;
+use super::sgl;
+use super::wire::NakCode;
+use super::wire::Operation;
+use super::wire::Reth;
+use super::Access;
+use super::AtomicOp;
+use super::Completion;
+use super::Env;
+use super::Memory;
+use super::Packet;
+use super::Qp;
+use super::RecvWr;
+use super::Store;
+use super::WcOpcode;
+use super::WcStatus;
+
+const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
+
+/// Longest message (section 9.7.7).
+const MAX_MESSAGE: u32 = 1 << 31;
+
+impl<S: Store> Qp<S> {
+    /// Executes the packet and returns how many PSNs it takes. When it is refused nothing has changed, so that it can
+    /// come again.
+    pub(super) fn execute(&mut self, pkt: &Packet<'_>, env: &mut impl Env) -> Result<u32, Refusal> {
+        let op = pkt.opcode.op;
+        let in_order = match self.resp.message {
+            Message::None => op.starts(),
+            Message::Send { .. } => op.is_send() && !op.starts(),
+            Message::Write { .. } => op.is_write() && !op.starts(),
+        };
+        if !in_order || !self.size_fits(pkt) {
+            return Err(INVALID);
+        }
+        if op.is_send() {
+            self.receive(pkt, env)
+        } else if op.is_write() {
+            self.write(pkt, env)
+        } else if op == Operation::ReadRequest {
+            self.read(pkt, env)
+        } else {
+            self.atomic(pkt, env)
+        }
+    }
+
+    /// Packets but the last are full, and the last of several is not empty (section 9.7.4.1.6).
+    fn size_fits(&self, pkt: &Packet<'_>) -> bool {
+        let op = pkt.opcode.op;
+        let (len, mtu) = (pkt.payload.len(), self.attrs.path_mtu.bytes() as usize);
+        if !op.is_send() && !op.is_write() {
+            len == 0
+        } else if !op.ends() {
+            len == mtu
+        } else {
+            len <= mtu && (op.starts() || len > 0)
+        }
+    }
+
+    /// The receive for the current message: the one in progress, or a new one from the queue.
+    pub(super) fn take_recv(&mut self, env: &mut impl Env) -> Option<RecvWr> {
+        if self.resp.recv.is_none() {
+            self.resp.recv = env.next_recv(&mut self.store.rq_sges);
+        }
+        self.resp.recv
+    }
+
+    /// Scatter list of the receive in progress.
+    pub(super) fn recv_list(&self, recv: &RecvWr) -> &[u8] {
+        let len = recv.num_sge as usize * sgl::Sge::SIZE;
+        self.store.rq_sges.get(..len).unwrap_or(&[])
+    }
+
+    /// A SEND packet.
+    fn receive(&mut self, pkt: &Packet<'_>, env: &mut impl Env) -> Result<u32, Refusal> {
+        let before = match self.resp.message {
+            Message::Send { len } => len,
+            _ => 0,
+        };
+        let recv = self.take_recv(env).ok_or(Refusal::NotReady)?;
+        let here = pkt.payload.len() as u32;
+        let len = before.saturating_add(here);
+        if len > recv.total {
+            return Err(Refusal::Receive(
+                WcStatus::LocLenErr,
+                NakCode::InvalidRequest,
+            ));
+        }
+        let failed = Refusal::Receive(WcStatus::LocProtErr, NakCode::RemoteOperational);
+        sgl::scatter(env.mem(), self.recv_list(&recv), before, pkt.payload).map_err(|_| failed)?;
+        if !pkt.opcode.op.ends() {
+            self.resp.message = Message::Send { len };
+            return Ok(1);
+        }
+        if let Some(key) = pkt.ieth {
+            let refused = Refusal::Receive(WcStatus::LocAccessErr, NakCode::RemoteAccess);
+            env.mem().invalidate(key).map_err(|_| refused)?;
+        }
+        self.received(WcOpcode::Recv, len, pkt, env);
+        Ok(1)
+    }
+
+    /// A message that takes a receive is complete.
+    pub(super) fn received(
+        &mut self,
+        opcode: WcOpcode,
+        len: u32,
+        pkt: &Packet<'_>,
+        env: &mut impl Env,
+    ) {
+        self.finish_message();
+        let Some(recv) = self.resp.recv.take() else {
+            return;
+        };
+        env.complete_recv(Completion {
+            wr_id: recv.wr_id,
+            byte_len: len,
+            imm: pkt.imm,
+            invalidated_rkey: pkt.ieth,
+            solicited: pkt.bth.solicited,
+            ..self.recv_completion(opcode)
+        });
+    }
+
+    fn finish_message(&mut self) {
+        self.resp.message = Message::None;
+        self.resp.msn = self.resp.msn.wrapping_add(1);
+    }
+
+    /// An RDMA WRITE packet. Key and range are checked once for the whole message, and by the memory for each packet.
+    fn write(&mut self, pkt: &Packet<'_>, env: &mut impl Env) -> Result<u32, Refusal> {
+        let (va, rkey, done, total) = match (self.resp.message, pkt.reth) {
+            (
+                Message::Write {
+                    va,
+                    rkey,
+                    done,
+                    total,
+                },
+                _,
+            ) => (va, rkey, done, total),
+            (_, Some(reth)) => {
+                self.remote_check(&reth, access_flags::REMOTE_WRITE, Access::RemoteWrite, env)?;
+                (reth.va, reth.rkey, 0, reth.len)
+            }
+            _ => return Err(INVALID),
+        };
+        let after = done.saturating_add(pkt.payload.len() as u32);
+        let ends = pkt.opcode.op.ends();
+        if ends && after != total || !ends && after >= total {
+            return Err(INVALID);
+        }
+        if pkt.imm.is_some() {
+            self.take_recv(env).ok_or(Refusal::NotReady)?;
+        }
+        if !pkt.payload.is_empty() {
+            let at = va.wrapping_add(u64::from(done));
+            env.mem()
+                .write(rkey, at, pkt.payload, Access::RemoteWrite)
+                .map_err(|error| Refusal::Nak(remote_error(error)))?;
+        }
+        if !ends {
+            self.resp.message = Message::Write {
+                va,
+                rkey,
+                done: after,
+                total,
+            };
+        } else if pkt.imm.is_some() {
+            self.received(WcOpcode::RecvRdmaWithImm, total, pkt, env);
+        } else {
+            self.finish_message();
+        }
+        Ok(1)
+    }
+
+    /// Whether the peer may do to memory what a RETH says. The key of an empty message is not looked at
+    /// (section 9.7.4.1.5).
+    fn remote_check(
+        &self,
+        reth: &Reth,
+        enabled: u32,
+        access: Access,
+        env: &impl Env,
+    ) -> Result<(), Refusal> {
+        if self.attrs.access & enabled == 0 || reth.len > MAX_MESSAGE {
+            return Err(INVALID);
+        }
+        if reth.len == 0 {
+            return Ok(());
+        }
+        let len = u64::from(reth.len);
+        if reth.va.checked_add(len).is_none() {
+            return Err(Refusal::Nak(NakCode::RemoteAccess));
+        }
+        env.mem()
+            .check(reth.rkey, reth.va, len, access)
+            .map_err(|error| Refusal::Nak(remote_error(error)))
+    }
+
+    /// An RDMA READ request: its answer goes out when polled for.
+    fn read(&mut self, pkt: &Packet<'_>, env: &impl Env) -> Result<u32, Refusal> {
+        let reth = pkt.reth.ok_or(INVALID)?;
+        self.remote_check(&reth, access_flags::REMOTE_READ, Access::RemoteRead, env)?;
+        if !self.replay_room() {
+            return Err(INVALID);
+        }
+        let packets = self.attrs.path_mtu.packets(reth.len);
+        self.finish_message();
+        self.remember_read(pkt.bth.psn, &reth, packets, self.resp.msn);
+        Ok(packets)
+    }
+
+    /// An atomic request.
+    fn atomic(&mut self, pkt: &Packet<'_>, env: &impl Env) -> Result<u32, Refusal> {
+        let eth = pkt.atomic.ok_or(INVALID)?;
+        let enabled = self.attrs.access & access_flags::REMOTE_ATOMIC != 0;
+        if !enabled || eth.va & 7 != 0 || !self.replay_room() {
+            return Err(INVALID);
+        }
+        let op = match pkt.opcode.op {
+            Operation::CompareSwap => AtomicOp::CompareSwap {
+                compare: eth.compare,
+                swap: eth.swap_add,
+            },
+            _ => AtomicOp::FetchAdd { add: eth.swap_add },
+        };
+        let old = env
+            .mem()
+            .atomic(eth.rkey, eth.va, op)
+            .map_err(|error| Refusal::Nak(remote_error(error)))?;
+        self.finish_message();
+        self.remember_atomic(pkt.bth.psn, old, self.resp.msn);
+        Ok(1)
+    }
+}

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The requester: which part of the send queue goes out next, and what happens when it has to go again
+//! (sections 9.7.3 and 9.7.5.1.1).
+
+use super::queue::Place;
+use super::queue::SendWqe;
+use super::sgl;
+use super::transmit::padded;
+use super::transmit::run;
+use super::transmit::Source;
+use super::transmit::Transmit;
+use super::wire::AtomicEth;
+use super::wire::Bth;
+use super::wire::Deth;
+use super::wire::Operation;
+use super::wire::Reth;
+use super::Access;
+use super::Env;
+use super::Instant;
+use super::Mtu;
+use super::Psn;
+use super::Qp;
+use super::QpState;
+use super::QpType;
+use super::SendOp;
+use super::Store;
+use super::WcStatus;
+
+/// Most packets in flight: far below half of the PSN space.
+const MAX_IN_FLIGHT: u32 = 1 << 21;
+
+/// State of the requester.
+#[derive(Copy, Clone, Default)]
+pub(super) struct Requester {
+    /// What goes out next.
+    pub(super) cursor: Place,
+    /// Where the cursor has been at most.
+    pub(super) furthest: Place,
+    /// One past the newest work request of which something was sent.
+    pub(super) started: u64,
+    /// READ requests and atomics between head and cursor.
+    pub(super) fetching: u32,
+    /// Retries left before a timeout or sequence error is final.
+    pub(super) retries: u8,
+    /// Retries left before RNR is final.
+    pub(super) rnr_retries: u8,
+    /// When the wait for an acknowledgement ends.
+    pub(super) deadline: Option<Instant>,
+    /// When sending goes on after RNR.
+    pub(super) rnr_until: Option<Instant>,
+    /// The cursor has gone back and nothing has been acknowledged since: further complaints are about packets that
+    /// were sent before.
+    pub(super) recovering: bool,
+    /// RNR was answered: one message at a time until the peer has taken one.
+    pub(super) probing: bool,
+    /// A work request whose memory has vanished: it fails when it is the oldest.
+    pub(super) broken: Option<u64>,
+}
+
+/// A request packet: its operation, length of its headers after the BTH, and payload.
+pub(super) struct Shape {
+    pub(super) op: Operation,
+    pub(super) payload: u32,
+    extension: u32,
+}
+
+impl Shape {
+    /// Bytes from BTH to pad.
+    fn len(&self) -> u32 {
+        Bth::SIZE as u32 + self.extension + padded(self.payload)
+    }
+}
+
+/// A SEND packet with this operation, or one with immediate data, makes an event at a receiver that asked for one.
+pub(super) fn may_solicit(op: Operation) -> bool {
+    op.ends() && (op.is_send() || op.has_imm())
+}
+
+/// Operation of packet `k` of a SEND or WRITE by its position.
+fn operation(wqe: &SendWqe, k: u32) -> Operation {
+    use Operation::*;
+    let place = (k == 0, k + 1 == wqe.packets);
+    match (&wqe.op, place) {
+        (SendOp::Read { .. }, _) => ReadRequest,
+        (SendOp::CompareSwap { .. }, _) => CompareSwap,
+        (SendOp::FetchAdd { .. }, _) => FetchAdd,
+        (SendOp::Datagram { imm: Some(_), .. }, _) => SendOnlyImm,
+        (SendOp::Datagram { .. }, _) => SendOnly,
+        (SendOp::Write { .. }, (true, true)) => WriteOnly,
+        (SendOp::Write { .. }, (false, true)) => WriteLast,
+        (SendOp::WriteImm { .. }, (true, true)) => WriteOnlyImm,
+        (SendOp::WriteImm { .. }, (false, true)) => WriteLastImm,
+        (SendOp::Write { .. } | SendOp::WriteImm { .. }, (true, false)) => WriteFirst,
+        (SendOp::Write { .. } | SendOp::WriteImm { .. }, (false, false)) => WriteMiddle,
+        (SendOp::SendImm(_), (true, true)) => SendOnlyImm,
+        (SendOp::SendImm(_), (false, true)) => SendLastImm,
+        (SendOp::SendInvalidate(_), (true, true)) => SendOnlyInv,
+        (SendOp::SendInvalidate(_), (false, true)) => SendLastInv,
+        (_, (true, true)) => SendOnly,
+        (_, (false, true)) => SendLast,
+        (_, (true, false)) => SendFirst,
+        (_, (false, false)) => SendMiddle,
+    }
+}
+
+/// Packet `k` of a work request.
+pub(super) fn shape(wqe: &SendWqe, k: u32, mtu: Mtu) -> Shape {
+    let op = operation(wqe, k);
+    let mut extension = 0;
+    let datagram = matches!(wqe.op, SendOp::Datagram { .. });
+    for (has, size) in [
+        (op.has_reth(), Reth::SIZE),
+        (op.is_atomic(), AtomicEth::SIZE),
+        (op.has_imm() || op.has_ieth(), 4),
+        (datagram, Deth::SIZE),
+    ] {
+        extension += if has { size as u32 } else { 0 };
+    }
+    let payload = if wqe.op.fetches() {
+        0
+    } else {
+        (wqe.len - wqe.offset(k, mtu)).min(mtu.bytes())
+    };
+    Shape {
+        op,
+        payload,
+        extension,
+    }
+}
+
+impl<S: Store> Qp<S> {
+    /// RTR to RTS: the send queue starts.
+    pub(super) fn start_sending(&mut self) {
+        self.ring.psn = Psn::new(self.attrs.sq_psn);
+        self.req.retries = self.attrs.retry_cnt;
+        self.req.rnr_retries = self.attrs.rnr_retry;
+    }
+
+    /// SQE to RTS: what was posted before is flushed, what comes now is sent.
+    pub(super) fn resume_sending(&mut self, env: &mut impl Env) {
+        while self.ring.head.wqe != self.ring.tail {
+            self.complete_head(WcStatus::WrFlushErr, env);
+        }
+        self.req.cursor = self.ring.head;
+        self.req.furthest = self.ring.head;
+        self.req.started = self.ring.head.wqe;
+    }
+
+    /// Most packets of a READ that one request asks for.
+    pub(super) fn read_chunk(&self) -> u32 {
+        (self.cfg.window / 2 / self.attrs.path_mtu.bytes()).max(1)
+    }
+
+    /// Bytes in flight.
+    fn in_flight(&self) -> u64 {
+        self.stream_at(self.req.cursor)
+            .wrapping_sub(self.stream_at(self.ring.head))
+    }
+
+    /// Whether the packet at `place` asks for an acknowledgement: the last of a message, and one in each quarter of
+    /// the window.
+    pub(super) fn wants_ack(&self, place: Place) -> bool {
+        let Some(wqe) = self.wqe(place.wqe) else {
+            return false;
+        };
+        if self.cfg.qp_type != QpType::Rc {
+            return false;
+        }
+        let next = Place {
+            packet: place.packet + 1,
+            ..place
+        };
+        let quarter = u64::from((self.cfg.window / 4).max(1));
+        place.packet + 1 == wqe.packets
+            || self.stream_at(place) / quarter != self.stream_at(next) / quarter
+    }
+
+    /// The next run of request packets.
+    pub(super) fn poll_request(
+        &mut self,
+        now: Instant,
+        max_packets: u32,
+        env: &mut impl Env,
+    ) -> Option<Transmit> {
+        let limit = match self.state {
+            QpState::Rts => self.ring.tail,
+            QpState::Sqd => self.req.started,
+            _ => return None,
+        };
+        let at = self.req.cursor;
+        let oldest = at.wqe == self.ring.head.wqe;
+        if at.wqe >= limit || self.req.rnr_until.is_some() || self.req.probing && !oldest {
+            return None;
+        }
+        let wqe = *self.wqe(at.wqe)?;
+        if let Err(status) = self.check_request(at, &wqe, env) {
+            // Its turn to fail comes when all before it are done.
+            if oldest {
+                self.fail_send(status, env);
+            }
+            return None;
+        }
+        let waits = wqe.flags.fence && at.packet == 0 && self.req.fetching > 0;
+        let many = wqe.op.fetches() && self.req.fetching >= u32::from(self.attrs.max_rd_atomic);
+        if waits || many {
+            return None;
+        }
+        let t = if wqe.op.is_read() {
+            self.read_request(at, &wqe)?
+        } else {
+            self.request_run(at, &wqe, max_packets)?
+        };
+        self.arm(now);
+        Some(t)
+    }
+
+    /// Whether a work request can start.
+    fn check_request(&self, at: Place, wqe: &SendWqe, env: &impl Env) -> Result<(), WcStatus> {
+        if matches!(wqe.op, SendOp::Malformed) {
+            return Err(WcStatus::LocQpOpErr);
+        }
+        if self.req.broken == Some(at.wqe) {
+            return Err(WcStatus::LocProtErr);
+        }
+        if at.packet > 0 || wqe.flags.inline {
+            return Ok(());
+        }
+        let access = if wqe.op.fetches() {
+            Access::LocalWrite
+        } else {
+            Access::LocalRead
+        };
+        sgl::check(env.mem(), self.wqe_data(at.wqe), access).map_err(|_| WcStatus::LocProtErr)
+    }
+
+    /// A request for the next chunk of a READ, which always ends at a multiple of the chunk size or of the message.
+    fn read_request(&mut self, at: Place, wqe: &SendWqe) -> Option<Transmit> {
+        let mtu = self.attrs.path_mtu;
+        let chunk = self.read_chunk();
+        let end = (at.packet / chunk + 1)
+            .saturating_mul(chunk)
+            .min(wqe.packets);
+        let bytes = wqe.offset(end, mtu) - wqe.offset(at.packet, mtu);
+        let in_flight = self.in_flight();
+        if in_flight > 0 && in_flight + u64::from(bytes) > u64::from(self.cfg.window) {
+            return None;
+        }
+        let len = (Bth::SIZE + Reth::SIZE) as u32;
+        self.req.fetching += 1;
+        Some(self.sent(
+            at,
+            wqe,
+            end - at.packet,
+            1,
+            len,
+            len,
+            Source::ReadRequest(bytes),
+        ))
+    }
+
+    /// A run of packets of a SEND, WRITE or atomic.
+    fn request_run(&mut self, at: Place, wqe: &SendWqe, max_packets: u32) -> Option<Transmit> {
+        let mtu = self.attrs.path_mtu;
+        let room = u64::from(self.cfg.window).saturating_sub(self.in_flight());
+        let by_window = (room / u64::from(mtu.bytes())) as u32;
+        let outstanding = self.psn_at(at).since(self.psn_at(self.ring.head));
+        let first = shape(wqe, at.packet, mtu);
+        let fits = u64::from(first.payload) <= room || outstanding == 0;
+        if !fits || outstanding >= MAX_IN_FLIGHT {
+            return None;
+        }
+        // A first packet with a header of its own is longer than the middle ones, so only a last one may follow.
+        let alone = at.packet == 0 && first.extension > 0 && wqe.packets > 2;
+        let max = if alone { 1 } else { max_packets };
+        let max = max.min(by_window.max(1));
+        let len = |k| shape(wqe, k, mtu).len();
+        let (count, last_len) = run(at.packet, wqe.packets, max, len);
+        if wqe.op.fetches() {
+            self.req.fetching += 1;
+        }
+        let full = first.len();
+        Some(self.sent(at, wqe, count, count, full, last_len, Source::Request))
+    }
+
+    /// Moves the cursor over `psns` PSNs and describes the run.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of a run, named at both call sites"
+    )]
+    fn sent(
+        &mut self,
+        at: Place,
+        wqe: &SendWqe,
+        psns: u32,
+        count: u32,
+        len: u32,
+        last_len: u32,
+        source: Source,
+    ) -> Transmit {
+        let packet = at.packet + psns;
+        self.req.cursor = if packet == wqe.packets {
+            Place {
+                wqe: at.wqe + 1,
+                packet: 0,
+            }
+        } else {
+            Place { packet, ..at }
+        };
+        self.req.furthest = self.req.furthest.max(self.req.cursor);
+        self.req.started = self.req.started.max(at.wqe + 1);
+        let (dest_qpn, ah) = match wqe.op {
+            SendOp::Datagram { dest_qpn, ah, .. } => (dest_qpn, Some(ah)),
+            _ => (self.attrs.dest_qpn, None),
+        };
+        Transmit {
+            source,
+            wqe: at.wqe,
+            packet: at.packet,
+            psn: wqe.first.plus(at.packet),
+            msn: 0,
+            count,
+            len,
+            last_len,
+            dest_qpn,
+            ah,
+        }
+    }
+
+    /// Starts the wait for an acknowledgement, unless one is going on.
+    fn arm(&mut self, now: Instant) {
+        if self.cfg.qp_type == QpType::Rc && self.req.deadline.is_none() {
+            self.restart_timer(now);
+        }
+    }
+
+    /// Starts the wait for an acknowledgement anew if something is in flight.
+    pub(super) fn restart_timer(&mut self, now: Instant) {
+        let timeout = super::ack_timeout_ns(self.attrs.timeout);
+        self.req.deadline = timeout
+            .filter(|_| self.req.cursor != self.ring.head)
+            .map(|ns| now.after(ns));
+    }
+
+    /// Everything that is not acknowledged will be sent again.
+    pub(super) fn go_back(&mut self) {
+        self.req.cursor = self.ring.head;
+        self.req.fetching = 0;
+        self.req.deadline = None;
+    }
+
+    /// No acknowledgement came in time (section 9.7.6.1.3).
+    pub(super) fn ack_timed_out(&mut self, env: &mut impl Env) {
+        if self.retry(env) {
+            self.req.recovering = false;
+        }
+    }
+
+    /// Goes back if retries are left, else fails the oldest request; `false` then.
+    pub(super) fn retry(&mut self, env: &mut impl Env) -> bool {
+        let Some(left) = self.req.retries.checked_sub(1) else {
+            self.fail_send(WcStatus::RetryExcErr, env);
+            return false;
+        };
+        self.req.retries = left;
+        self.go_back();
+        self.req.recovering = true;
+        true
+    }
+
+    /// The memory of the request at `place` has vanished between check and copy.
+    pub(super) fn request_failed(&mut self, place: Place, env: &mut impl Env) {
+        if self.wqe(place.wqe).is_none() {
+            return;
+        }
+        self.req.broken = Some(place.wqe);
+        if self.req.cursor > place {
+            self.req.cursor = place;
+        }
+        if place.wqe == self.ring.head.wqe {
+            self.fail_send(WcStatus::LocProtErr, env);
+        }
+    }
+
+    /// UC and UD: what has been sent is complete (section 9.8.2.2).
+    pub(super) fn complete_unacknowledged(&mut self, env: &mut impl Env) {
+        if self.cfg.qp_type == QpType::Rc || self.state == QpState::Error {
+            return;
+        }
+        while self.ring.head.wqe < self.req.cursor.wqe {
+            self.complete_head(WcStatus::Success, env);
+        }
+        self.ring.head = self.ring.head.max(self.req.cursor);
+        self.check_drained(env);
+    }
+}
