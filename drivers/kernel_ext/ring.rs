@@ -15,6 +15,7 @@ use core::sync::atomic::{
 };
 use kernel::{
     error::to_result,
+    mm::virt::VmaNew,
     prelude::*, //
 };
 
@@ -96,6 +97,11 @@ impl Ring {
         self.word(CONSUMER).store(index & self.mask, Ordering::Release);
     }
 
+    /// How many elements are in it, as both sides' indices say.
+    pub(crate) fn len(&self) -> u32 {
+        self.producer().wrapping_sub(self.consumer()) & self.mask
+    }
+
     /// The index after `index`.
     pub(crate) fn next(&self, index: u32) -> u32 {
         index.wrapping_add(1) & self.mask
@@ -139,6 +145,18 @@ impl Ring {
         // SAFETY: by our contract, and `base` came from `vmalloc_user`.
         to_result(unsafe { bindings::remap_vmalloc_range(vma.cast(), self.base.cast(), 0) })
     }
+
+    /// Maps the ring into a VMA that mmap() is setting up, which may be no longer than the ring.
+    pub(crate) fn map_new(&self, vma: &VmaNew) -> Result {
+        // SAFETY: a `VmaNew` is what `map` asks for.
+        unsafe { self.map(vma.as_ptr().cast()) }
+    }
+}
+
+/// The page of its file at which mmap() is to start.
+pub(crate) fn page_offset(vma: &VmaNew) -> usize {
+    // SAFETY: the VMA is being set up by us and nobody else.
+    unsafe { (*vma.as_ptr()).vm_pgoff }
 }
 
 impl Drop for Ring {
