@@ -138,8 +138,8 @@ impl NetDevice {
 
     /// The room that the link layer wants before the IP header.
     pub(crate) fn link_headroom(&self) -> usize {
-        let header =
-            usize::from(read_once!(self, hard_header_len)) + usize::from(read_once!(self, needed_headroom));
+        let header = usize::from(read_once!(self, hard_header_len))
+            + usize::from(read_once!(self, needed_headroom));
         (header & !15) + 16
     }
 
@@ -285,7 +285,8 @@ impl<T: Listen> Notifier<T> {
         // and otherwise initialised.
         let this = unsafe { &*kernel::container_of!(block, Self, block) };
         // SAFETY: netdevice notifiers get this struct, with a device that is there during the call.
-        let dev = unsafe { NetDevice::from_raw((*info.cast::<bindings::netdev_notifier_info>()).dev) };
+        let dev =
+            unsafe { NetDevice::from_raw((*info.cast::<bindings::netdev_notifier_info>()).dev) };
         let event = match action as u32 {
             bindings::netdev_cmd_NETDEV_UP => Event::Up,
             bindings::netdev_cmd_NETDEV_DOWN => Event::Down,

@@ -162,7 +162,13 @@ impl Route {
     /// The interface to leave through.
     pub(crate) fn device<'g>(&self, _guard: &'g rcu::Guard) -> &'g NetDevice {
         // SAFETY: an entry always has a device, which RCU keeps when another replaces it.
-        unsafe { NetDevice::from_raw(ptr::addr_of!(self.raw().__bindgen_anon_1.dev).read_volatile().cast()) }
+        unsafe {
+            NetDevice::from_raw(
+                ptr::addr_of!(self.raw().__bindgen_anon_1.dev)
+                    .read_volatile()
+                    .cast(),
+            )
+        }
     }
 
     /// The room to leave before the IP header.

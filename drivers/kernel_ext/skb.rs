@@ -108,7 +108,16 @@ impl Received<'_> {
     /// The interface that it arrived on.
     pub(crate) fn device(&self) -> &NetDevice {
         // SAFETY: a buffer on its way up has a device, which RCU keeps meanwhile.
-        unsafe { NetDevice::from_raw(self.raw().__bindgen_anon_1.__bindgen_anon_1.__bindgen_anon_1.dev.cast()) }
+        unsafe {
+            NetDevice::from_raw(
+                self.raw()
+                    .__bindgen_anon_1
+                    .__bindgen_anon_1
+                    .__bindgen_anon_1
+                    .dev
+                    .cast(),
+            )
+        }
     }
 
     /// Whether all bytes are in the linear part.
@@ -162,7 +171,11 @@ impl Received<'_> {
     pub(crate) fn network_len(&self) -> usize {
         // SAFETY: the buffer is ours.
         let fields = unsafe { fields(self.skb) };
-        usize::from(fields.transport_header.saturating_sub(fields.network_header))
+        usize::from(
+            fields
+                .transport_header
+                .saturating_sub(fields.network_header),
+        )
     }
 }
 

@@ -11,11 +11,9 @@ use super::{
     },
 };
 use crate::bindings;
-use core::{
-    ptr::{
-        self,
-        NonNull, //
-    },
+use core::ptr::{
+    self,
+    NonNull, //
 };
 use kernel::{
     error::to_result,
@@ -86,7 +84,10 @@ impl<T: Receive> Port<T> {
                 bindings::setup_udp_tunnel_sock(net.as_raw(), sock.cast(), &mut tunnel);
                 NonNull::new_unchecked(sock)
             };
-            Ok(Self { sock, _handler: handler })
+            Ok(Self {
+                sock,
+                _handler: handler,
+            })
         })
     }
 

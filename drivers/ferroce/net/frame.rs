@@ -34,7 +34,10 @@ impl Frame {
         }
         self.filled += 1;
         let (headers, payload) = self.skb.bytes().split_at_mut(self.ip_len + UDP_LEN);
-        let body = payload.chunks_mut(self.segment_len).nth(index).ok_or(EINVAL)?;
+        let body = payload
+            .chunks_mut(self.segment_len)
+            .nth(index)
+            .ok_or(EINVAL)?;
         let (ip, udp) = headers.split_at(self.ip_len);
         let pseudo = header::pseudo(ip, udp, index, body.len()).ok_or(EINVAL)?;
         Ok((body, pseudo))

@@ -108,7 +108,10 @@ impl Path {
 
     /// How many segments of `segment_len` bytes (BTH to ICRC) a frame may have.
     pub(crate) fn max_segments(&self, segment_len: usize) -> usize {
-        let room = self.batch.load(Ordering::Relaxed).saturating_sub(self.template.len());
+        let room = self
+            .batch
+            .load(Ordering::Relaxed)
+            .saturating_sub(self.template.len());
         (room / segment_len.max(1)).clamp(1, MAX_SEGMENTS)
     }
 

@@ -83,7 +83,10 @@ impl<E: Endpoint> Table<E> {
         if !dev.is_loopback() {
             return self.on(dev, guard);
         }
-        self.on(dev.net(guard).device_with(headers.destination()?, guard)?, guard)
+        self.on(
+            dev.net(guard).device_with(headers.destination()?, guard)?,
+            guard,
+        )
     }
 
     /// Whether the packet goes to our port, from as much as is linear. `None`: not enough is.
@@ -122,7 +125,9 @@ impl<E: Endpoint> Receive for Table<E> {
             Self::is_ours(&packet)
         });
         match ours {
-            Some(true) => self.deliver(&mut packet).map_or(Verdict::Pass, |()| Verdict::Consumed),
+            Some(true) => self
+                .deliver(&mut packet)
+                .map_or(Verdict::Pass, |()| Verdict::Consumed),
             _ => Verdict::Pass,
         }
     }
@@ -159,7 +164,10 @@ impl<E: Endpoint> Port<E> {
             }),
             GFP_KERNEL,
         )?;
-        let state = State { devices: 0, open: None };
+        let state = State {
+            devices: 0,
+            open: None,
+        };
         Arc::pin_init(
             pin_init!(Self {
                 net,
@@ -242,6 +250,9 @@ fn explain(err: &Error) {
             "UDP port {ROCE_PORT} is taken in this network namespace: delete the rdma_rxe \
              device (rdma link del) or stop the program that holds it (ss -ulnp)\n"
         ),
-        err => pr_err!("cannot open UDP port {ROCE_PORT}: error {}\n", err.to_errno()),
+        err => pr_err!(
+            "cannot open UDP port {ROCE_PORT}: error {}\n",
+            err.to_errno()
+        ),
     }
 }

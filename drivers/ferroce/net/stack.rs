@@ -58,15 +58,19 @@ impl<E: Endpoint> Stack<E> {
     /// `ENODEV` if the interface is on its way out. Not under RTNL.
     pub(crate) fn attach(&self, netdev: &NetDevice, endpoint: Arc<E>) -> Result<Attachment<E>> {
         let net = netdev.live_net().ok_or(ENODEV)?;
-        let port = self.notifier.listener().0.get(self.notifier.net_ref(&net)?)?;
+        let port = self
+            .notifier
+            .listener()
+            .0
+            .get(self.notifier.net_ref(&net)?)?;
         port.add(netdev, endpoint)?;
         let attachment = Attachment {
             ifindex: netdev.ifindex(),
             port,
         };
         // Whoever takes the interface away after this finds the endpoint in the table.
-        let present =
-            netdev.with_rtnl(|dev| dev.is_registered() && dev.live_net().is_some_and(|now| *now == *net));
+        let present = netdev
+            .with_rtnl(|dev| dev.is_registered() && dev.live_net().is_some_and(|now| *now == *net));
         if !present {
             attachment.detach();
             return Err(ENODEV);
@@ -115,7 +119,11 @@ impl<E: Endpoint> PortList<E> {
     }
 
     fn find(&self, net: &Net) -> Option<Arc<Port<E>>> {
-        self.list.lock().iter().find(|port| port.net.is(net)).cloned()
+        self.list
+            .lock()
+            .iter()
+            .find(|port| port.net.is(net))
+            .cloned()
     }
 }
 
@@ -131,7 +139,10 @@ impl<E: Endpoint> Listen for Ports<E> {
     fn gone(&self, net: &Net) {
         if let Some(port) = self.0.find(net) {
             port.close();
-            self.0.list.lock().retain(|other| !Arc::ptr_eq(other, &port));
+            self.0
+                .list
+                .lock()
+                .retain(|other| !Arc::ptr_eq(other, &port));
         }
     }
 }
