@@ -227,9 +227,9 @@ pub(crate) trait Listen: Send + Sync {
 /// A registered notifier for the interfaces of all namespaces, and the keeper of
 /// the module's [`NetRef`]s.
 ///
-/// A namespace's loopback interface lives exactly as long as the namespace can
-/// carry packets, so its end is the namespace's. Dropping the notifier ends all
-/// namespaces as far as its listener is concerned. It may not be dropped under RTNL.
+/// A namespace's loopback interface cannot be deleted or moved, and is the last one to go
+/// when the namespace goes: its end stands for the namespace's. Dropping the notifier ends
+/// all namespaces as far as its listener is concerned. It may not be dropped under RTNL.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Notifier<T: Listen> {
     listener: T,
