@@ -83,7 +83,7 @@ impl NetDevice {
 
     /// The name at this moment.
     pub(crate) fn name(&self) -> Name {
-        Name(read_once!(self, name).map(|c| c as u8))
+        Name(read_once!(self, name))
     }
 
     /// The interface's MTU: the largest IP packet.
@@ -275,6 +275,9 @@ impl<T: Listen> Notifier<T> {
         self.nets.get(net)
     }
 
+    /// # Safety
+    ///
+    /// For the notifier chain only, with the block of a registered `Self`.
     unsafe extern "C" fn call(
         block: *mut bindings::notifier_block,
         action: c_ulong,

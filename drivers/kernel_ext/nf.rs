@@ -57,6 +57,9 @@ impl<T: Receive> LocalIn<T> {
         })
     }
 
+    /// # Safety
+    ///
+    /// For netfilter only, with the private pointer of a registered `Self`.
     unsafe extern "C" fn call(
         handler: *mut c_void,
         skb: *mut bindings::sk_buff,

@@ -91,6 +91,9 @@ impl<T: Receive> Port<T> {
         })
     }
 
+    /// # Safety
+    ///
+    /// For UDP only, with the socket of a `Self`.
     unsafe extern "C" fn call(sock: *mut bindings::sock, skb: *mut bindings::sk_buff) -> c_int {
         // SAFETY: the socket is valid during the call; its user data may change meanwhile.
         let data = unsafe { ptr::addr_of!((*sock).sk_user_data).read_volatile() };

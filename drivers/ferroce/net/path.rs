@@ -119,7 +119,7 @@ impl Path {
     /// `last_len`. `ENOMEM` passes; a frame of fewer segments has better chances then.
     /// Does not sleep.
     pub(crate) fn frame(&self, segment_len: usize, count: usize, last_len: usize) -> Result<Frame> {
-        let valid = count >= 1 && count <= MAX_SEGMENTS && last_len >= 1 && last_len <= segment_len;
+        let valid = (1..=MAX_SEGMENTS).contains(&count) && (1..=segment_len).contains(&last_len);
         if !valid || segment_len > MAX_PACKET {
             return Err(EINVAL);
         }
