@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One side of the wire: a queue pair, its memory, its queues.
+
+use std::collections::VecDeque;
+
+use super::HostMemory;
+use crate::Completion;
+use crate::Env;
+use crate::PostError;
+use crate::Qp;
+use crate::QpEvent;
+use crate::ReadReplay;
+use crate::RecvWr;
+use crate::SendFlags;
+use crate::SendOp;
+use crate::SendWqe;
+use crate::SendWr;
+use crate::Sge;
+use crate::Store;
+
+/// Storage in vectors.
+pub struct VecStore;
+
+impl Store for VecStore {
+    type Wqes = Vec<SendWqe>;
+    type Bytes = Vec<u8>;
+    type Acks = Vec<ReadReplay>;
+}
+
+/// What a queue pair sees of its host.
+#[derive(Default)]
+pub struct HostEnv {
+    /// Registered memory.
+    pub mem: HostMemory,
+    /// Posted receives.
+    pub recvs: VecDeque<(u64, Vec<Sge>)>,
+    /// Send completions, oldest first.
+    pub send_cq: Vec<Completion>,
+    /// Receive completions, oldest first.
+    pub recv_cq: Vec<Completion>,
+    /// Asynchronous events, oldest first.
+    pub events: Vec<QpEvent>,
+}
+
+impl Env for HostEnv {
+    type Mem = HostMemory;
+
+    fn mem(&self) -> &HostMemory {
+        &self.mem
+    }
+
+    fn next_recv(&mut self, out: &mut [u8]) -> Option<RecvWr> {
+        let (wr_id, sges) = self.recvs.pop_front()?;
+        for (to, sge) in out.chunks_exact_mut(Sge::SIZE).zip(&sges) {
+            to.copy_from_slice(&sge.encode());
+        }
+        Some(RecvWr {
+            wr_id,
+            num_sge: sges.len() as u32,
+            total: sges.iter().map(|sge| sge.len).sum(),
+        })
+    }
+
+    fn complete_send(&mut self, completion: Completion) {
+        self.send_cq.push(completion);
+    }
+
+    fn complete_recv(&mut self, completion: Completion) {
+        self.recv_cq.push(completion);
+    }
+
+    fn event(&mut self, event: QpEvent) {
+        self.events.push(event);
+    }
+}
+
+/// One side of the wire.
+pub struct Endpoint {
+    /// Its queue pair.
+    pub qp: Qp<VecStore>,
+    /// Its host.
+    pub env: HostEnv,
+}
+
+impl Endpoint {
+    /// Key of the memory that every endpoint has.
+    pub const KEY: u32 = 0x1234;
+    /// Its address.
+    pub const VA: u64 = 0x7f00_0000_0001;
+    /// Its size.
+    pub const LEN: usize = 4 << 20;
+
+    /// An element of the endpoint's memory.
+    pub fn sge(offset: u64, len: u32) -> Sge {
+        Sge {
+            addr: Self::VA + offset,
+            len,
+            lkey: Self::KEY,
+        }
+    }
+
+    /// Posts a signalled send work request.
+    pub fn send(&mut self, wr_id: u64, op: SendOp, sges: &[Sge]) -> Result<(), PostError> {
+        let flags = SendFlags {
+            signaled: true,
+            ..SendFlags::default()
+        };
+        self.send_with(wr_id, op, sges, flags)
+    }
+
+    /// Posts a send work request.
+    pub fn send_with(
+        &mut self,
+        wr_id: u64,
+        op: SendOp,
+        sges: &[Sge],
+        flags: SendFlags,
+    ) -> Result<(), PostError> {
+        let data: Vec<u8> = sges.iter().flat_map(Sge::encode).collect();
+        let posted = self.qp.post_send(&SendWr { wr_id, op, flags }, &data);
+        self.flush();
+        posted
+    }
+
+    /// Posts a send work request with its data inline.
+    pub fn send_inline(&mut self, wr_id: u64, op: SendOp, data: &[u8]) -> Result<(), PostError> {
+        let flags = SendFlags {
+            signaled: true,
+            inline: true,
+            ..SendFlags::default()
+        };
+        self.qp.post_send(&SendWr { wr_id, op, flags }, data)
+    }
+
+    /// Posts a receive.
+    pub fn recv(&mut self, wr_id: u64, sges: &[Sge]) {
+        self.env.recvs.push_back((wr_id, sges.to_vec()));
+        self.qp.receive_posted();
+        self.flush();
+    }
+
+    /// Flushes what an error has left.
+    pub fn flush(&mut self) {
+        while self.qp.needs_flush() {
+            self.qp.flush(&mut self.env);
+        }
+    }
+
+    /// Fills memory with a pattern that depends on `seed`.
+    pub fn fill(&self, offset: u64, len: usize, seed: u64) -> Vec<u8> {
+        let mut rng = super::Rng::new(seed);
+        let bytes: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
+        self.env.mem.poke(Self::KEY, Self::VA + offset, &bytes);
+        bytes
+    }
+
+    /// Reads memory.
+    pub fn peek(&self, offset: u64, len: usize) -> Vec<u8> {
+        self.env.mem.peek(Self::KEY, Self::VA + offset, len)
+    }
+
+    /// (wr_id, status) of the send completions.
+    pub fn sent(&self) -> Vec<(u64, crate::WcStatus)> {
+        let wcs = self.env.send_cq.iter();
+        wcs.map(|wc| (wc.wr_id, wc.status)).collect()
+    }
+
+    /// (wr_id, status) of the receive completions.
+    pub fn received(&self) -> Vec<(u64, crate::WcStatus)> {
+        let wcs = self.env.recv_cq.iter();
+        wcs.map(|wc| (wc.wr_id, wc.status)).collect()
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions of a simulated host, with a count of how often each byte was written through them.
+
+use std::cell::RefCell;
+
+use crate::Access;
+use crate::AtomicOp;
+use crate::MemError;
+use crate::Memory;
+
+struct Region {
+    key: u32,
+    va: u64,
+    data: Vec<u8>,
+    writes: Vec<u8>,
+    denied: Vec<Access>,
+}
+
+impl Region {
+    fn range(&self, va: u64, len: u64) -> Result<std::ops::Range<usize>, MemError> {
+        let from = va.checked_sub(self.va).ok_or(MemError::Range)?;
+        let to = from.checked_add(len).ok_or(MemError::Range)?;
+        if to > self.data.len() as u64 {
+            return Err(MemError::Range);
+        }
+        Ok(from as usize..to as usize)
+    }
+}
+
+/// The memory regions of a host.
+#[derive(Default)]
+pub struct HostMemory(RefCell<Vec<Region>>);
+
+impl HostMemory {
+    /// Registers `len` bytes of zeroes at `va` under `key`.
+    pub fn register(&self, key: u32, va: u64, len: usize) {
+        self.0.borrow_mut().push(Region {
+            key,
+            va,
+            data: vec![0; len],
+            writes: vec![0; len],
+            denied: Vec::new(),
+        });
+    }
+
+    /// Takes a permission from a region.
+    pub fn deny(&self, key: u32, access: Access) {
+        let mut regions = self.0.borrow_mut();
+        let region = regions.iter_mut().find(|r| r.key == key);
+        region.expect("a registered key").denied.push(access);
+    }
+
+    /// Removes a region.
+    pub fn deregister(&self, key: u32) {
+        self.0.borrow_mut().retain(|r| r.key != key);
+    }
+
+    /// Writes as the host's own program would.
+    pub fn poke(&self, key: u32, va: u64, bytes: &[u8]) {
+        self.with(key, va, bytes.len() as u64, None, |r, range| {
+            r.data[range].copy_from_slice(bytes);
+        })
+        .expect("a registered range");
+    }
+
+    /// Reads as the host's own program would.
+    pub fn peek(&self, key: u32, va: u64, len: usize) -> Vec<u8> {
+        self.with(key, va, len as u64, None, |r, range| r.data[range].to_vec())
+            .expect("a registered range")
+    }
+
+    /// How often each byte was written through the region.
+    pub fn writes(&self, key: u32, va: u64, len: usize) -> Vec<u8> {
+        self.with(key, va, len as u64, None, |r, range| {
+            r.writes[range].to_vec()
+        })
+        .expect("a registered range")
+    }
+
+    fn with<T>(
+        &self,
+        key: u32,
+        va: u64,
+        len: u64,
+        access: Option<Access>,
+        act: impl FnOnce(&mut Region, std::ops::Range<usize>) -> T,
+    ) -> Result<T, MemError> {
+        let mut regions = self.0.borrow_mut();
+        let region = regions.iter_mut().find(|r| r.key == key);
+        let region = region.ok_or(MemError::Key)?;
+        if access.is_some_and(|access| region.denied.contains(&access)) {
+            return Err(MemError::Access);
+        }
+        let range = region.range(va, len)?;
+        Ok(act(region, range))
+    }
+}
+
+impl Memory for HostMemory {
+    fn check(&self, key: u32, va: u64, len: u64, access: Access) -> Result<(), MemError> {
+        self.with(key, va, len, Some(access), |_, _| ())
+    }
+
+    fn read(&self, key: u32, va: u64, dst: &mut [u8], access: Access) -> Result<(), MemError> {
+        self.with(key, va, dst.len() as u64, Some(access), |r, range| {
+            dst.copy_from_slice(&r.data[range]);
+        })
+    }
+
+    fn write(&self, key: u32, va: u64, src: &[u8], access: Access) -> Result<(), MemError> {
+        self.with(key, va, src.len() as u64, Some(access), |r, range| {
+            r.data[range.clone()].copy_from_slice(src);
+            r.writes[range]
+                .iter_mut()
+                .for_each(|count| *count = count.saturating_add(1));
+        })
+    }
+
+    fn atomic(&self, key: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
+        self.with(key, va, 8, Some(Access::RemoteAtomic), |r, range| {
+            let word = &mut r.data[range];
+            let old = u64::from_ne_bytes(*word.first_chunk().expect("8 bytes"));
+            let new = match op {
+                AtomicOp::CompareSwap { compare, swap } if compare == old => swap,
+                AtomicOp::CompareSwap { .. } => old,
+                AtomicOp::FetchAdd { add } => old.wrapping_add(add),
+            };
+            word.copy_from_slice(&new.to_ne_bytes());
+            old
+        })
+    }
+
+    fn invalidate(&self, key: u32) -> Result<(), MemError> {
+        self.check(key, 0, 0, Access::LocalRead)
+            .or_else(|error| match error {
+                MemError::Range => Ok(()),
+                other => Err(other),
+            })?;
+        self.deregister(key);
+        Ok(())
+    }
+}
