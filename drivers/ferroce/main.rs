@@ -1,13 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! ferroce: a RoCEv2 device in software over any Ethernet interface.
+//!
+//! Two doors ([`ibdev`] and [`chardev`]) lead to the same objects ([`verbs`]),
+//! which run the protocol ([`engine`]) over the network ([`net`]). Everything unsafe is
+//! in [`kernel_ext`].
 
 use kernel::prelude::*;
 
+mod chardev;
+mod engine;
+mod ibdev;
 #[path = "../kernel_ext/mod.rs"]
 mod kernel_ext;
+mod net;
+mod registry;
+mod verbs;
 
+use chardev::Chardev;
 use ferroce_bindings as bindings;
+use kernel_ext::ib::device::LinkType;
 
 module! {
     type: Ferroce,
@@ -18,10 +30,25 @@ module! {
     alias: ["rdma-link-ferroce"],
 }
 
-struct Ferroce;
+struct Ferroce {
+    chardev: Option<Pin<KBox<Chardev>>>,
+    link_type: Option<LinkType<ibdev::Door>>,
+}
 
 impl kernel::Module for Ferroce {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Ferroce)
+        registry::open()?;
+        let chardev =
+            KBox::pin_init(Chardev::new(), GFP_KERNEL).inspect_err(|_| registry::close())?;
+        Ok(Ferroce { chardev: Some(chardev), link_type: Some(LinkType::register()) })
+    }
+}
+
+impl Drop for Ferroce {
+    fn drop(&mut self) {
+        // First no new devices, then no devices.
+        self.link_type = None;
+        self.chardev = None;
+        registry::close();
     }
 }

@@ -2,8 +2,19 @@
 
 //! Safe abstractions that the `kernel` crate lacks.
 
+pub(crate) mod crc;
+pub(crate) mod global;
+pub(crate) mod ib;
 pub(crate) mod lock;
+pub(crate) mod net;
+pub(crate) mod netdev;
+pub(crate) mod nf;
 pub(crate) mod rcu;
 pub(crate) mod ring;
+pub(crate) mod route;
+pub(crate) mod skb;
 pub(crate) mod timer;
+pub(crate) mod uapi;
+pub(crate) mod udp;
 pub(crate) mod umem;
+pub(crate) mod wait;

@@ -9,42 +9,21 @@ use super::net::{
     NetRefs, //
 };
 use crate::bindings;
-use core::ptr::{
-    self,
-    NonNull, //
-};
+use core::ptr;
 use kernel::{
     error::to_result,
     fmt,
     prelude::*,
     sync::{
-        aref::{
-            ARef,
-            AlwaysRefCounted, //
-        },
         rcu,
         Arc, //
     },
     types::Opaque,
 };
 
-/// A network interface. Counted through [`ARef`], which keeps an interface that
-/// is being deleted waiting: give it up on [`Event::Unregister`].
+/// A network interface that is there for as long as the borrow.
 #[repr(transparent)]
 pub(crate) struct NetDevice(Opaque<bindings::net_device>);
-
-// SAFETY: `dev_hold` and `dev_put` count, and the object stays until the count is zero.
-unsafe impl AlwaysRefCounted for NetDevice {
-    fn inc_ref(&self) {
-        // SAFETY: the borrow shows that the device is there.
-        unsafe { bindings::dev_hold(self.as_raw()) }
-    }
-
-    unsafe fn dec_ref(obj: NonNull<Self>) {
-        // SAFETY: the caller gives a counted reference back.
-        unsafe { bindings::dev_put(obj.as_ptr().cast()) }
-    }
-}
 
 // SAFETY: everything that is read here may be read from any thread.
 unsafe impl Send for NetDevice {}
@@ -109,16 +88,6 @@ impl NetDevice {
     /// Whether it is a namespace's `lo`.
     pub(crate) fn is_loopback(&self) -> bool {
         read_once!(self, flags) & bindings::net_device_flags_IFF_LOOPBACK != 0
-    }
-
-    /// Whether somebody has set it up.
-    pub(crate) fn is_up(&self) -> bool {
-        read_once!(self, flags) & bindings::net_device_flags_IFF_UP != 0
-    }
-
-    /// Whether the link has a carrier.
-    pub(crate) fn has_carrier(&self) -> bool {
-        read_once!(self, state) & (1 << bindings::netdev_state_t___LINK_STATE_NOCARRIER) == 0
     }
 
     /// Whether it is registered, neither before nor after that. Stable under RTNL.
@@ -320,6 +289,3 @@ impl<T: Listen> PinnedDrop for Notifier<T> {
         unsafe { bindings::unregister_netdevice_notifier(self.block.get().cast()) };
     }
 }
-
-/// A counted reference on an interface.
-pub(crate) type NetDeviceRef = ARef<NetDevice>;

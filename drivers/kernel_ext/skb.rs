@@ -166,17 +166,6 @@ impl Received<'_> {
         // SAFETY: `head..head + tail` is the linear part, initialised by the sender or the driver.
         unsafe { slice::from_raw_parts(skb.head.add(start), len) }
     }
-
-    /// How many bytes the network headers take.
-    pub(crate) fn network_len(&self) -> usize {
-        // SAFETY: the buffer is ours.
-        let fields = unsafe { fields(self.skb) };
-        usize::from(
-            fields
-                .transport_header
-                .saturating_sub(fields.network_header),
-        )
-    }
 }
 
 /// A linear IP packet that is being built.

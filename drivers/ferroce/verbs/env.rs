@@ -39,10 +39,10 @@ impl Env<'_> {
             let mut payload: wqe::Payload = [0; _];
             let (mut wr, data) = wqe::read_send(&self.qp.sq, self.side.sq_next, &mut payload);
             self.side.sq_next = self.qp.sq.next(self.side.sq_next);
-            if engine.post_send(&wr, data, self) == Err(PostError::Invalid) {
+            if engine.post_send(&wr, data) == Err(PostError::Invalid) {
                 wr.op = SendOp::Malformed;
                 // There is room, so this cannot fail.
-                let _ = engine.post_send(&wr, &[], self);
+                let _ = engine.post_send(&wr, &[]);
             }
         }
     }

@@ -269,7 +269,7 @@ impl Qp {
             if let Some(mtu) = attrs.path_mtu {
                 env.side.segment = PACKET_OVERHEAD + mtu.bytes() as usize;
             }
-            result = engine.modify(Instant(timer::now()), attrs, env).map_err(|_| EINVAL);
+            result = engine.modify(attrs, env).map_err(|_| EINVAL);
             if attrs.state == Some(QpState::Reset) {
                 env.reset_rings();
             }

@@ -184,9 +184,8 @@ unsafe extern "C" fn new_link<D: Driver>(
     D::new_link(name, ndev).map_or_else(|e| e.to_errno(), |()| 0)
 }
 
-unsafe extern "C" fn del_link(ib: *mut bindings::ib_device) -> c_int {
-    // SAFETY: the core gives a device with a reference that it expects us to drop.
-    unsafe { bindings::ib_unregister_device_and_put(ib) };
+/// The core unregisters the device after this call; `dealloc` does the rest.
+unsafe extern "C" fn del_link(_ib: *mut bindings::ib_device) -> c_int {
     0
 }
 
