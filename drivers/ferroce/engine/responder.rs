@@ -104,7 +104,9 @@ impl<S: Store> Qp<S> {
         match self.execute(pkt, env) {
             Ok(psns) => {
                 self.resp.expected = self.resp.expected.plus(psns);
-                self.resp.ack |= pkt.bth.ack_req;
+                // The answer to a READ or atomic acknowledges all before it.
+                let answered = !pkt.opcode.op.is_send() && !pkt.opcode.op.is_write();
+                self.resp.ack = !answered && (self.resp.ack || pkt.bth.ack_req);
             }
             Err(Refusal::NotReady) => self.refuse(Syndrome::Rnr(self.attrs.min_rnr_timer)),
             Err(Refusal::Nak(code)) => self.close(code, env),
