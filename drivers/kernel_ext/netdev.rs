@@ -25,11 +25,6 @@ use kernel::{
 #[repr(transparent)]
 pub(crate) struct NetDevice(Opaque<bindings::net_device>);
 
-// SAFETY: everything that is read here may be read from any thread.
-unsafe impl Send for NetDevice {}
-// SAFETY: as above.
-unsafe impl Sync for NetDevice {}
-
 /// Reads a field of the C object that others may write at the same time.
 macro_rules! read_once {
     ($dev:expr, $($field:tt)+) => {

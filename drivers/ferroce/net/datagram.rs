@@ -20,21 +20,15 @@ pub(crate) struct Datagram<'a> {
     /// Payload bytes of a segment, of which only the last one may be shorter;
     /// 0: it is one datagram.
     pub(crate) gso_size: usize,
-    /// A router on the way saw congestion.
-    pub(crate) ecn_ce: bool,
-    /// The interface for whose device it is.
-    pub(crate) ifindex: u32,
 }
 
 impl<'a> Datagram<'a> {
-    pub(super) fn new(headers: &Headers<'a>, gso_size: usize, ifindex: u32) -> Self {
+    pub(super) fn new(headers: &Headers<'a>, gso_size: usize) -> Self {
         Self {
             ip: headers.ip,
             udp: headers.udp,
             payload: headers.payload,
             gso_size,
-            ecn_ce: headers.congested(),
-            ifindex,
         }
     }
 

@@ -76,17 +76,6 @@ impl<'a> Headers<'a> {
         Some(Self { ip, udp, payload })
     }
 
-    /// Whether a router saw congestion.
-    pub(super) fn congested(&self) -> bool {
-        const CE: u8 = 3;
-        let class = match (is_v6(self.ip), self.ip) {
-            (true, [_, low, ..]) => low >> 4,
-            (false, [_, tos, ..]) => *tos,
-            _ => 0,
-        };
-        class & CE == CE
-    }
-
     /// The destination address.
     pub(super) fn destination(&self) -> Option<core::net::IpAddr> {
         if is_v6(self.ip) {

@@ -59,7 +59,7 @@ pub(crate) struct Path {
     flow: Flow,
     template: Template,
     routes: RouteCache,
-    /// The largest packet to build for the present route; 0: one datagram a packet.
+    /// The largest packet of several datagrams to build for the present route.
     batch: AtomicUsize,
     /// IPv4 ID of the next datagram.
     id: AtomicU16,
@@ -116,7 +116,7 @@ impl Path {
     }
 
     /// A frame of `count` segments of `segment_len` bytes (BTH to ICRC), the last one of
-    /// `last_len`. `ENOMEM` passes; a frame of fewer segments has better chances then.
+    /// `last_len`. After `ENOMEM` [`Self::max_segments`] says less, until the route changes.
     /// Does not sleep.
     pub(crate) fn frame(&self, segment_len: usize, count: usize, last_len: usize) -> Result<Frame> {
         let valid = (1..=MAX_SEGMENTS).contains(&count) && (1..=segment_len).contains(&last_len);
@@ -130,7 +130,8 @@ impl Path {
         }
         let guard = rcu::read_lock();
         let route = self.route(&guard)?;
-        let mut skb = SkBuff::new(route.headroom(&guard), len)?;
+        let skb = SkBuff::new(route.headroom(&guard), len);
+        let mut skb = skb.inspect_err(|_| self.batch.store(len / 2, Ordering::Relaxed))?;
         let id = self.id.fetch_add(count as u16, Ordering::Relaxed);
         self.template.write(skb.bytes(), id, payload, count > 1);
         skb.set_transport(self.template.ip_len());

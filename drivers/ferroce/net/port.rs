@@ -65,11 +65,8 @@ pub(super) struct Table<E: Endpoint> {
 
 impl<E: Endpoint> Table<E> {
     /// The device on `dev` or, if that is a VLAN, on the interface below.
-    fn on<'g>(&self, dev: &NetDevice, guard: &'g rcu::Guard) -> Option<(u32, ArcBorrow<'g, E>)> {
-        let find = |dev: &NetDevice| {
-            let index = dev.ifindex();
-            Some((index, self.by_ifindex.get(index, guard)?))
-        };
+    fn on<'g>(&self, dev: &NetDevice, guard: &'g rcu::Guard) -> Option<ArcBorrow<'g, E>> {
+        let find = |dev: &NetDevice| self.by_ifindex.get(dev.ifindex(), guard);
         find(dev).or_else(|| find(dev.vlan_lower(guard)?))
     }
 
@@ -79,7 +76,7 @@ impl<E: Endpoint> Table<E> {
         dev: &NetDevice,
         headers: &Headers<'_>,
         guard: &'g rcu::Guard,
-    ) -> Option<(u32, ArcBorrow<'g, E>)> {
+    ) -> Option<ArcBorrow<'g, E>> {
         if !dev.is_loopback() {
             return self.on(dev, guard);
         }
@@ -112,8 +109,8 @@ impl<E: Endpoint> Table<E> {
         }
         let headers = Headers::parse(packet.network(), gso_size != 0)?;
         let guard = rcu::read_lock();
-        let (ifindex, endpoint) = self.owner(packet.device(), &headers, &guard)?;
-        endpoint.receive(&Datagram::new(&headers, gso_size, ifindex));
+        let endpoint = self.owner(packet.device(), &headers, &guard)?;
+        endpoint.receive(&Datagram::new(&headers, gso_size));
         Some(())
     }
 }
