@@ -9,6 +9,7 @@
 use kernel::prelude::*;
 
 mod chardev;
+#[allow(dead_code, unused_imports, reason = "the whole protocol, of which verbs uses a part")]
 mod engine;
 mod ibdev;
 #[path = "../kernel_ext/mod.rs"]

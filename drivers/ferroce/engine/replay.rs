@@ -39,6 +39,8 @@ pub struct ReadReplay {
     end: u32,
     /// Bytes of the message before `end`.
     end_byte: u32,
+    /// The whole answer has been sent once.
+    answered: bool,
 }
 
 impl ReadReplay {
@@ -53,6 +55,7 @@ impl ReadReplay {
         next: 0,
         end: 0,
         end_byte: 0,
+        answered: false,
     };
 
     fn wanted(&self) -> bool {
@@ -137,14 +140,16 @@ impl<S: Store> Qp<S> {
         made.saturating_sub(self.replay_capacity())..made
     }
 
-    /// Whether there is room for one more READ or atomic: the oldest entry's answer has been sent.
+    /// The entry that the next READ or atomic takes the place of.
+    fn displaced(&self) -> Option<&ReadReplay> {
+        let oldest = self.resp.replays.checked_sub(self.replay_capacity())?;
+        self.replay(oldest)
+    }
+
+    /// Whether there is room for one more READ or atomic. A peer that keeps to the agreed number asks for it only when
+    /// it has the answer to the oldest; a repetition of that may then still be due, but is of no use to anybody.
     pub(super) fn replay_room(&self) -> bool {
-        let capacity = self.replay_capacity();
-        let oldest = self.resp.replays.checked_sub(capacity);
-        capacity > 0
-            && oldest
-                .and_then(|n| self.replay(n))
-                .is_none_or(|e| !e.wanted())
+        self.replay_capacity() > 0 && self.displaced().is_none_or(|entry| entry.answered)
     }
 
     /// Remembers a READ at `psn` and wants its response sent.
@@ -162,6 +167,7 @@ impl<S: Store> Qp<S> {
             next: 0,
             end: packets,
             end_byte: reth.len,
+            answered: false,
         });
     }
 
@@ -178,6 +184,9 @@ impl<S: Store> Qp<S> {
     }
 
     fn remember(&mut self, entry: ReadReplay) {
+        if self.displaced().is_some_and(ReadReplay::wanted) {
+            self.resp.answers = self.resp.answers.saturating_sub(1);
+        }
         if let Some(slot) = self.replay_mut(self.resp.replays) {
             *slot = entry;
             self.resp.replays += 1;
@@ -250,10 +259,13 @@ impl<S: Store> Qp<S> {
                 (Source::ReadResponse(n), len(k), count, last_len)
             }
         };
-        if k + count == entry.end {
-            self.resp.answers -= 1;
+        let done = k + count == entry.end;
+        if done {
+            self.resp.answers = self.resp.answers.saturating_sub(1);
         }
-        self.replay_mut(n)?.next = k + count;
+        let entry_mut = self.replay_mut(n)?;
+        entry_mut.next = k + count;
+        entry_mut.answered |= done;
         Some(Transmit {
             source,
             wqe: 0,

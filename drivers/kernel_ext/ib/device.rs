@@ -17,8 +17,7 @@ use core::{
     sync::atomic::{
         AtomicU32,
         Ordering, //
-    },
-    time::Duration, //
+    }, //
 };
 use kernel::{
     error::to_result,

@@ -3,12 +3,9 @@
 //! The driver's part of an object that the RDMA core allocates.
 
 use super::mmap::Mapping;
-use kernel::{
-    prelude::*,
-    sync::{
-        Arc,
-        ArcBorrow, //
-    },
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
 };
 
 /// A core object `I` (at offset 0, as the core wants it) and what the driver keeps with it.
