@@ -311,11 +311,14 @@ def death():
     for _ in range(3):
         child = os.fork()
         if child == 0:
-            d = Door()
-            d.call(BIND, d.devices()["fa"])
-            make_qp(d)
-            os.kill(os.getpid(), 9)
-        os.waitpid(child, 0)
+            try:
+                d = Door()
+                d.call(BIND, d.devices()["fa"])
+                make_qp(d)
+                os.kill(os.getpid(), 9)
+            finally:
+                os._exit(1)
+        eq(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), -9, "end of the child")
     subprocess.run(["rdma", "link", "del", "fa"], check=True, timeout=30)
     prepare()
 

@@ -38,6 +38,8 @@ start_endless() {
 	CLIENT=$!
 	within 15 busy
 }
+client_pid() { pgrep -x ferroce -a | awk '/--duration/ { print $1 }'; }
+server_pid() { pgrep -x ferroce -a | awk '!/--duration/ { print $1 }'; }
 busy() { [ "$(a cat /sys/class/net/va/statistics/tx_bytes)" -gt $((BUSY_FROM + 3000000)) ]; }
 mark() { BUSY_FROM=$(a cat /sys/class/net/va/statistics/tx_bytes); }
 
@@ -49,7 +51,7 @@ test_devices() {
 	ferroce devices | tee devices
 	grep -q '^fa: index [0-9]*, netdev va ([0-9]*), active, MTU 4200, path MTU 4096$' devices
 	grep -q '::ffff:10.0.0.2$' devices
-	[ "$(ferroce devices --json | json '[d["name"] for d in value if d["active"]]')" = "['fa', 'fb']" ]
+	[ "$(ferroce devices --json | json 'sorted(d["name"] for d in value if d["active"])')" = "['fa', 'fb']" ]
 }
 
 test_write_over_IPv4() { write_between 10.0.0.2 --iters 500; }
@@ -93,7 +95,7 @@ test_nobody_listens() {
 test_client_killed_under_traffic() {
 	mark
 	start_endless
-	kill -KILL "$(pgrep -f 'ferroce perf write.*--duration' | tail -n 1)"
+	kill -KILL "$(client_pid)"
 	within 30 dead "$SERVER"
 	grep -q 'the peer' server.log
 	write_between 10.0.0.2 --iters 100
@@ -102,7 +104,7 @@ test_client_killed_under_traffic() {
 test_server_killed_under_traffic() {
 	mark
 	start_endless
-	kill -KILL "$(pgrep -fx "ferroce perf write --port $PORT" | tail -n 1)"
+	kill -KILL "$(server_pid)"
 	within 30 dead "$CLIENT"
 	cat client.log
 	grep -Eq 'the peer does not answer|cannot send to the peer' client.log
@@ -125,7 +127,7 @@ test_module_stays_while_the_file_is_open() {
 	mark
 	start_endless
 	expect_failure 'in use' rmmod ferroce
-	kill "$CLIENT"
+	kill "$(client_pid)"
 	within 30 dead "$SERVER"
 }
 
