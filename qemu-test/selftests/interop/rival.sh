@@ -55,14 +55,19 @@ cases() {
 	done
 }
 
-# command v4|v6 TOOL ARGS…: sets `command` for this side.
+# make_command v4|v6 TOOL ARGS…: sets `command` and `port` for this side, and `to`,
+# where the client connects to.
 make_command() {
 	local family=$1 tool=$2 index
 	shift 2
 	index=$(gid_index f0 "$(address "$family" "$FERROCE_NODE")")
 	case $tool in
 	data) command=("$here/../lib/transfer.py" "$role" f0 "$(address "$family" "$FERROCE_NODE")" "$@") port=18700 ;;
-	ibv_*) command=("$tool" -d f0 -g "$index" "$@") port=18515 ;;
+	ibv_*)
+		command=("$tool" -d f0 -g "$index" "$@") port=18515
+		# it listens on IPv4 only, whatever the GID
+		to=$(address v4 "$server")
+		;;
 	*)
 		command=("$tool" -d f0 -x "$index" "$@") port=18515
 		[ "$family" = v4 ] || command+=(--ipv6-addr)
@@ -74,7 +79,8 @@ listens() { ss -Htln "sport = :$1" | grep -q .; }
 
 # talk SERVER_NODE v4|v6 TOOL ARGS…
 talk() {
-	local server=$1 family=$2 role=client command port pid
+	local server=$1 family=$2 role=client command port pid to
+	to=$(address "$family" "$server")
 	shift
 	[ "$FERROCE_NODE" != "$server" ] || role=server
 	make_command "$@"
@@ -87,11 +93,11 @@ talk() {
 		wait $pid || { cat output.log; fail "the server failed"; }
 	else
 		barrier "listening-$KTAP_NUMBER"
-		timeout -k 5 $LIMIT "${command[@]}" "$(address "$family" "$server")" >output.log 2>&1 ||
+		timeout -k 5 $LIMIT "${command[@]}" "$to" >output.log 2>&1 ||
 			{ cat output.log; fail "the client failed"; }
 	fi
 	cat output.log
-	! grep -iE 'invalid data|wrong data|mismatch' output.log
+	not grep -iE 'invalid data|wrong data|mismatch' output.log
 }
 
 ktap_name() {

@@ -86,11 +86,11 @@ pair_down() {
 
 # gid_text ADDRESS: as sysfs prints it.
 gid_text() {
-	local address=$1 head tail words word text
+	local address=$1 head tail words word text missing
 	case $address in
 	*.*)
-		# shellcheck disable=SC2046 # four numbers
-		printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x\n' $(tr . ' ' <<<"$address")
+		IFS=. read -ra words <<<"$address"
+		printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x\n' "${words[@]}"
 		return
 		;;
 	*::*) head=${address%%::*} tail=${address##*::} ;;
@@ -99,7 +99,7 @@ gid_text() {
 	read -ra words <<<"${head//:/ } @ ${tail//:/ }"
 	for word in "${words[@]}"; do
 		if [ "$word" = @ ]; then
-			for ((word = ${#words[@]}; word <= 8; word++)); do text+=:0000; done
+			for ((missing = ${#words[@]}; missing <= 8; missing++)); do text+=:0000; done
 		else
 			text+=$(printf ':%04x' "0x$word")
 		fi
@@ -134,7 +134,8 @@ between() {
 	[ "$family" = v4 ] || { to=fd00::2 from=fd00::1; }
 	ga=$(gid_of a "$from") gb=$(gid_of b "$to")
 	case $tool in
-	ibv_*) flag=-g ;;
+	# listens on IPv4 only, whatever the GID
+	ibv_*) flag=-g to=10.0.0.2 ;;
 	*) [ "$family" = v4 ] || more=(--ipv6-addr) ;;
 	esac
 	ip netns exec b timeout -k 5 "${RUN_TIMEOUT:-40}" "$tool" -d fb "$flag" "$gb" "${more[@]}" "$@" >server.log 2>&1 &

@@ -21,6 +21,13 @@ KTAP_SKIP=4
 skip() { echo "SKIP: $*"; exit "$KTAP_SKIP"; }
 fail() { echo "FAIL: $*" >&2; exit 1; }
 
+# not CMD…: CMD must fail (a plain `!` does not end a case).
+not() {
+	if "$@"; then
+		fail "should have failed: $*"
+	fi
+}
+
 # expect_failure PATTERN CMD…: CMD must fail, and say PATTERN (a regular
 # expression) while doing so.
 expect_failure() {

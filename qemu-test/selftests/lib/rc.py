@@ -163,8 +163,9 @@ class Endpoint:
 
     def post_recv(self, *sges, wr_id=0):
         """Posts one receive."""
-        # pyverbs wants a list even where nothing of it counts
-        self.qp.post_recv(RecvWR(wr_id=wr_id, num_sge=len(sges), sg=list(sges) or [SGE(0, 0, 0)]))
+        # pyverbs wants an entry even where nothing of it counts
+        sges = list(sges) or [SGE(0, 0, 0)]
+        self.qp.post_recv(RecvWR(wr_id=wr_id, num_sge=len(sges), sg=sges))
 
     def post(self, opcode, *sges, remote=None, wr_id=0, imm=None, flags=e.IBV_SEND_SIGNALED):
         """Posts one send work request; `remote` is (rkey, address)."""

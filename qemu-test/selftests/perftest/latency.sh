@@ -38,7 +38,7 @@ pingpong() {
 	between "$family" ibv_rc_pingpong -c "$@" >client.out
 	cat client.out
 	grep -q 'bytes in .* seconds' client.out
-	! grep -i 'invalid data' client.out server.log
+	not grep -i 'invalid data' client.out server.log
 }
 
 ktap_main "$@"

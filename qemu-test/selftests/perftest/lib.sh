@@ -27,7 +27,7 @@ run() {
 			if (bad) print "report: " bad
 			exit bad != ""
 		}' client.out
-	! grep -iE 'fail|error|warning.*(data|corrupt)|mismatch' client.out server.log
+	not grep -iE 'fail|error|warning.*(data|corrupt)|mismatch' client.out server.log
 }
 
 # rows N v4|v6 TOOL ARGS…: the same with N rows.

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: --topology pair --modules none
 # Devices come and go: rdma link add and del, what they show, and what is refused.
+#
+# shellcheck disable=SC2317 # functions are called by name
+# shellcheck disable=SC2034 # counters
 
 here=$(cd "$(dirname "$0")" && pwd -P)
 # shellcheck source=qemu-test/selftests/lib/ktap.sh
@@ -124,7 +127,7 @@ test_the_UDP_port_is_given_back() {
 	add_device a
 	port_taken
 	del_device a
-	! port_taken
+	not port_taken
 }
 
 test_fifty_devices_come_and_go() {

@@ -18,9 +18,9 @@ after_all() { pair_down; }
 test_each_device_is_in_its_namespace_only() {
 	device_in a fa
 	device_in b fb
-	! device_in a fb
-	! device_in b fa
-	! rdma link show | grep -q .
+	not device_in a fb
+	not device_in b fa
+	[ -z "$(rdma link show)" ]
 }
 
 test_ping_pong_between_the_namespaces() { between v4 ibv_rc_pingpong -c -n 50; }

@@ -21,6 +21,6 @@ test_R29_devices_have_IPv4_GIDs() {
 
 test_ping_pong_over_IPv4() { pair_up; between v4 ibv_rc_pingpong -c -n 50; }
 
-test_the_module_unloads() { pair_down; ! loaded; }
+test_the_module_unloads() { pair_down; not loaded; }
 
 ktap_main "$@"

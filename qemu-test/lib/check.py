@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-2.0
+"""qemu-test/check: runs the test suites and adds up. Runs inside the root."""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as xml
+from dataclasses import asdict
+from pathlib import Path
+
+from ktap_reader import FAILED
+from ktap_reader import NODE
+from ktap_reader import PASSED
+from ktap_reader import SKIPPED
+from ktap_reader import Reader
+from ktap_reader import Result
+
+CLONE = Path(__file__).resolve().parents[2]
+SELFTESTS = CLONE / "qemu-test" / "selftests"
+RESULTS = CLONE / "build" / "results"
+GUEST_SUITES = ["kselftest", "verbs", "perftest", "interop"]
+SUITES = ["lint", "unit", *GUEST_SUITES]
+GUEST_LINE = re.compile(r"^# guest: (.+)$", re.MULTILINE)
+CARGO_LINE = re.compile(r"^test (.+) \.\.\. (ok|FAILED|ignored)(?:, (.*))?$")
+SECONDS_A_SCRIPT = 600
+HOST_SECONDS = 1200
+
+EPILOG = """\
+suites:
+  lint       formatters and linters
+  unit       the engine and the user tools, on this host
+  kselftest  the module and /dev/ferroce, in a guest
+  verbs      stock rdma-core on the device: data, errors, events, teardown
+  perftest   the tools of perftest and the ping-pongs
+  interop    ferroce and rdma_rxe in two guests
+
+Results are also in build/results: results.json, junit.xml, and the logs of each
+guest. FERROCE_DRIVER=rxe runs verbs and perftest on rdma_rxe instead.
+"""
+
+
+class Check:
+    """The run: results so far, and how they are told."""
+
+    def __init__(self, driver):
+        self.driver = driver
+        self.results = []
+        self.began = time.monotonic()
+
+    def say(self, text):
+        """One line of progress, with the time since the start."""
+        took = int(time.monotonic() - self.began)
+        print(f"[{took // 60:3}:{took % 60:02}] {text}", flush=True)
+
+    def add(self, result):
+        """Counts one result; tells it at once when it is not plainly passed."""
+        self.results.append(result)
+        if result.verdict == FAILED:
+            self.say(f"  FAILED {result.script}: {result.name}")
+            for line in result.why.splitlines():
+                print(f"           {line}")
+        elif result.verdict == SKIPPED:
+            self.say(f"  skipped {result.script}: {result.name}: {result.why}")
+
+    def script_done(self, script, side):
+        """Tells that a script has ended."""
+        good = script.seen - script.failed - script.skipped
+        verdict = "FAILED" if script.failed else "ok    "
+        self.say(f"  {verdict} {script.name}{side}: {max(good, 0)} of {script.planned} passed, {script.seconds} s")
+
+    def count(self, verdict, suite=None):
+        """How many results of that verdict there are."""
+        return sum(r.verdict == verdict and suite in (None, r.suite) for r in self.results)
+
+    # ---- suites ----------------------------------------------------------
+
+    def run(self, suite):
+        """Runs one suite."""
+        began = time.monotonic()
+        self.say(f"{suite} …")
+        if suite in GUEST_SUITES:
+            self.guests(suite)
+        else:
+            getattr(self, suite)()
+        figures = ", ".join(f"{self.count(v, suite)} {v}" for v in (PASSED, FAILED, SKIPPED))
+        self.say(f"{suite}: {figures} in {time.monotonic() - began:.0f} s")
+
+    def host(self, command, cwd, on_line):
+        """Runs a command here, line by line; returns its exit status."""
+        with subprocess.Popen(
+            ["timeout", "-k", "10", str(HOST_SECONDS), *command],
+            cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace",
+        ) as process:
+            for line in process.stdout:
+                on_line(line.rstrip("\n"))
+        return process.returncode
+
+    def lint(self):
+        """Formatters and linters; the script prints nested KTAP like the selftests."""
+        reader = Reader("lint", self.add, self.script_done)
+        self.host([CLONE / "qemu-test" / "lint"], CLONE, reader.line)
+        reader.cut_off("lint ended early")
+        if not reader.ended:
+            self.add(Result("lint", "qemu-test/lint", "run", FAILED, "it did not begin"))
+
+    def unit(self):
+        """The host tests of the engine and of the user tools."""
+        tail = []
+
+        def on_line(line):
+            tail.append(line)
+            if match := CARGO_LINE.match(line):
+                verdict = {"ok": PASSED, "FAILED": FAILED, "ignored": SKIPPED}[match[2]]
+                why = match[3] or "ignored by default" if verdict == SKIPPED else ""
+                self.add(Result("unit", "cargo test", match[1], verdict, why))
+
+        status = self.host(
+            ["cargo", "test", "--locked", "--workspace", "--no-fail-fast"],
+            CLONE / "userspace-tools", on_line,
+        )
+        (RESULTS / "unit.log").write_text("\n".join(tail) + "\n")
+        if status:
+            self.add(Result("unit", "cargo test", f"exit status {status}", FAILED, "\n".join(tail[-40:])))
+
+    def guests(self, suite):
+        """The scripts of a suite; those that want the same guest share a boot."""
+        groups = {}
+        for path in sorted((SELFTESTS / suite).iterdir()):
+            if path.is_file() and os.access(path, os.X_OK):
+                match = GUEST_LINE.search(path.read_text())
+                groups.setdefault(match[1] if match else "--topology pair", []).append(path)
+        for number, (options, scripts) in enumerate(groups.items(), 1):
+            self.guest(suite, number, options, [f"{suite}/{s.name}" for s in scripts])
+
+    def guest(self, suite, number, options, scripts):
+        """One boot, and the scripts in it."""
+        out = RESULTS / f"{suite}-{number}"
+        shutil.rmtree(out, ignore_errors=True)
+        two = "two-guests" in options
+        self.say(f"  guest {options}: {' '.join(scripts)}")
+        sides = {"0": "", "1": " (as seen by the peer)"} if two else {"0": ""}
+        readers = {
+            node: Reader(suite, self.add, self.script_done, side) for node, side in sides.items()
+        }
+        said = []
+
+        def on_line(line):
+            said.append(line)
+            node, text = "0", line
+            if two and (match := NODE.match(line)):
+                node, text = match[1], match[2]
+            readers[node].line(text)
+
+        status = self.host(self.guest_command(options, out, scripts, two), CLONE, on_line)
+        for node, reader in readers.items():
+            reader.cut_off(f"the guest ended, exit status {status}")
+            for script in scripts:
+                if script not in reader.ended:
+                    self.add(Result(suite, script + sides[node], "run", FAILED, "\n".join(said[-30:])))
+        if status not in (0, 1):
+            why = {124: "time is up", 125: "it could not be run", 126: "the kernel complained"}
+            text = f"{why.get(status, 'failed')}\n" + "\n".join(said[-30:])
+            self.add(Result(suite, f"guest {options}", f"exit status {status}", FAILED, text))
+
+    def guest_command(self, options, out, scripts, two):
+        """The command line that boots the guest."""
+        words = options.split()
+        if self.driver == "rxe" and "--modules" not in words:
+            words += ["--modules", "rdma_rxe"]
+        limit = str(min(len(scripts) * SECONDS_A_SCRIPT, HOST_SECONDS - 30))
+        driver = [] if two else ["env", f"FERROCE_DRIVER={self.driver}"]
+        return [
+            CLONE / "qemu-test" / "guest", *words, "--timeout", limit, "--out", out,
+            "--", *driver, "qemu-test/selftests/run", *scripts,
+        ]
+
+    # ---- the end -----------------------------------------------------------
+
+    def write(self):
+        """Leaves the results for machines."""
+        (RESULTS / "results.json").write_text(json.dumps([asdict(r) for r in self.results], indent=1))
+        root = xml.Element("testsuites")
+        for suite in dict.fromkeys(r.suite for r in self.results):
+            node = xml.SubElement(root, "testsuite", name=suite)
+            for result in (r for r in self.results if r.suite == suite):
+                case = xml.SubElement(node, "testcase", classname=result.script, name=result.name)
+                if result.verdict != PASSED:
+                    kind = "failure" if result.verdict == FAILED else "skipped"
+                    xml.SubElement(case, kind).text = re.sub(r"[^\t\n\x20-\ufffd]", "?", result.why)
+        xml.ElementTree(root).write(RESULTS / "junit.xml", encoding="utf-8", xml_declaration=True)
+
+    def conclude(self):
+        """The last words; returns the exit status."""
+        passed, failed, skipped = map(self.count, (PASSED, FAILED, SKIPPED))
+        for verdict in (SKIPPED, FAILED):
+            for result in (r for r in self.results if r.verdict == verdict):
+                why = f" ({result.why})" if verdict == SKIPPED else ""
+                print(f"{verdict}: {result.script}: {result.name}{why}")
+        print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+        return 0 if passed and not failed else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        prog="qemu-test/check", description="Runs all test suites, or those named.",
+        epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
+    suites = parser.parse_args().suites or SUITES
+    for suite in suites:
+        if suite not in SUITES:
+            parser.error(f"there is no suite {suite}; there are {', '.join(SUITES)}")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    check = Check(os.environ["FERROCE_DRIVER"])
+    try:
+        for suite in suites:
+            check.run(suite)
+    except KeyboardInterrupt:
+        check.add(Result("check", "check", "interrupted", FAILED))
+    check.write()
+    return check.conclude()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
