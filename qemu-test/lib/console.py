@@ -27,5 +27,5 @@ def panicked(log):
     return "Kernel panic" in log
 
 
-def tail(log, lines=30):
+def tail(log, lines=50):
     return "\n".join(log.splitlines()[-lines:])

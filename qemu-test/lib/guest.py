@@ -3,6 +3,7 @@
 
 import os
 import secrets
+import shutil
 import signal
 import sys
 import time
@@ -15,6 +16,8 @@ from machine import RunError
 from session import Run
 
 KEPT_RESULTS = 10
+# Of the timeout, for booting and for the kernel's report on what hangs.
+LAST_SECONDS = 10
 
 
 def say(text):
@@ -27,16 +30,10 @@ def default_out():
     results.mkdir(parents=True, exist_ok=True)
     old = sorted(results.glob("guest-*"), key=lambda path: path.stat().st_mtime)
     for path in old[:-KEPT_RESULTS]:
-        remove(path)
+        shutil.rmtree(path, ignore_errors=True)
     out = results / f"guest-{time.strftime('%H%M%S')}-{secrets.token_hex(3)}"
     out.mkdir()
     return out
-
-
-def remove(path):
-    import shutil
-
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def config(options, node):
@@ -57,7 +54,7 @@ def config(options, node):
         "guest_shell": int(options.shell),
         "guest_size": terminal_size(options.shell),
         "guest_path": f"{opt.CLONE}/build/bin:{opt.CLONE}/qemu-test/lib/guest-bin",
-        "guest_cpus": options.cpus,
+        "guest_timeout": 0 if options.shell else options.timeout - LAST_SECONDS,
         "TERM": os.environ.get("TERM", "dumb"),
     }
 

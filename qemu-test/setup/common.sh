@@ -5,7 +5,7 @@
 
 SETUP_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 FERROCE_DIR=$(cd "$SETUP_DIR/../.." && pwd -P)
-FERROCE_CACHE=${FERROCE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ferroce}
+FERROCE_CACHE=$(realpath -m "${FERROCE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ferroce}")
 KERNEL_SERIES=7.3
 KERNEL_CC=x86_64-linux-gnu-gcc-14
 export FERROCE_DIR FERROCE_CACHE KERNEL_SERIES KERNEL_CC
@@ -16,6 +16,11 @@ die() {
 	printf 'setup: error: %s\n' "$*" >&2
 	exit 1
 }
+
+# Kbuild splits paths at blanks, and a list of directories is split at colons.
+case $FERROCE_DIR$FERROCE_CACHE in
+*[[:space:]:]*) die "the clone and FERROCE_CACHE need paths without blanks and colons; these are $FERROCE_DIR and $FERROCE_CACHE" ;;
+esac
 
 # True inside the Debian root, whether entered by chroot or booted in a guest.
 inside_root() { [ -e /etc/ferroce-root ]; }
