@@ -68,7 +68,10 @@ pub(crate) struct Argument {
 impl Argument {
     /// The argument at `at` of the command `cmd`.
     pub(crate) fn new(cmd: u32, at: usize) -> Self {
-        Self { at, size: _IOC_SIZE(cmd) }
+        Self {
+            at,
+            size: _IOC_SIZE(cmd),
+        }
     }
 
     /// Copies it in. What the user's struct lacks is zero; what it has beyond ours must
@@ -91,7 +94,9 @@ impl Argument {
     pub(crate) fn write<T: Plain>(self, value: &T) -> Result {
         let bytes = value.bytes();
         let shared = bytes.len().min(self.size);
-        UserSlice::new(UserPtr::from_addr(self.at), shared).writer().write_slice(&bytes[..shared])
+        UserSlice::new(UserPtr::from_addr(self.at), shared)
+            .writer()
+            .write_slice(&bytes[..shared])
     }
 }
 

@@ -79,7 +79,9 @@ fn sleep(deadline: Option<u64>) -> bool {
         return false;
     }
     let mut at = deadline.map(|at| i64::try_from(at).unwrap_or(i64::MAX));
-    let expires = at.as_mut().map_or(core::ptr::null_mut(), core::ptr::from_mut);
+    let expires = at
+        .as_mut()
+        .map_or(core::ptr::null_mut(), core::ptr::from_mut);
     // SAFETY: the task may sleep here; null means for ever.
     unsafe {
         bindings::schedule_hrtimeout_range(expires, 0, bindings::hrtimer_mode_HRTIMER_MODE_ABS);
@@ -90,7 +92,10 @@ fn sleep(deadline: Option<u64>) -> bool {
 /// Initialises a [`WaitQueue`] with a lock class of its own.
 macro_rules! new_wait_queue {
     ($name:literal) => {
-        $crate::kernel_ext::wait::WaitQueue::new(kernel::c_str!($name), kernel::static_lock_class!())
+        $crate::kernel_ext::wait::WaitQueue::new(
+            kernel::c_str!($name),
+            kernel::static_lock_class!(),
+        )
     };
 }
 pub(crate) use new_wait_queue;

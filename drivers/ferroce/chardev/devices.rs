@@ -87,7 +87,11 @@ fn describe(device: &Device, held: &Held, answer: &mut bindings::ferroce_get_dev
 }
 
 fn entry(gid: &GidEntry) -> bindings::ferroce_gid {
-    bindings::ferroce_gid { raw: gid.raw, index: gid.index, type_: gid.kind }
+    bindings::ferroce_gid {
+        raw: gid.raw,
+        index: gid.index,
+        type_: gid.kind,
+    }
 }
 
 /// A user's array of `len` elements.

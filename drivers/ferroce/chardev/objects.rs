@@ -60,7 +60,8 @@ pub(super) fn alloc_pd(context: &Context, arg: Argument) -> Result {
         let object = Device::alloc_pd(objects.device.as_arc_borrow())?;
         answer.handle = objects.pds.reserve()?;
         objects.pds.fill(answer.handle, Used { object, users: 0 });
-        arg.write(&answer).inspect_err(|_| drop(destroy_pd(objects, answer.handle)))
+        arg.write(&answer)
+            .inspect_err(|_| drop(destroy_pd(objects, answer.handle)))
     })
 }
 
@@ -87,7 +88,8 @@ pub(super) fn reg_mr(context: &Context, arg: Argument) -> Result {
         answer.rkey = mr.key();
         pd.users += 1;
         objects.mrs.fill(handle, MrEntry { mr, pd: answer.pd });
-        arg.write(&answer).inspect_err(|_| drop(destroy_mr(objects, handle)))
+        arg.write(&answer)
+            .inspect_err(|_| drop(destroy_mr(objects, handle)))
     })
 }
 
@@ -112,8 +114,15 @@ pub(super) fn create_cq(context: &Context, arg: Argument) -> Result {
         answer.ring = shown.inspect_err(|_| objects.cqs.release(handle))?;
         answer.handle = handle;
         answer.entries = cq.ring().capacity();
-        objects.cqs.fill(handle, Used { object: CqEntry { cq, waiters }, users: 0 });
-        arg.write(&answer).inspect_err(|_| drop(destroy_cq(context, objects, handle)))
+        objects.cqs.fill(
+            handle,
+            Used {
+                object: CqEntry { cq, waiters },
+                users: 0,
+            },
+        );
+        arg.write(&answer)
+            .inspect_err(|_| drop(destroy_cq(context, objects, handle)))
     })
 }
 
@@ -171,7 +180,14 @@ fn enter_qp(
     for cq in cqs {
         objects.cqs.get(cq)?.users += 1;
     }
-    objects.qps.fill(handle, QpEntry { qp: qp.clone(), pd: answer.pd, cqs });
+    objects.qps.fill(
+        handle,
+        QpEntry {
+            qp: qp.clone(),
+            pd: answer.pd,
+            cqs,
+        },
+    );
     answer.handle = handle;
     answer.qpn = qp.qpn;
     answer.max_send_wr = qp.caps.send_wr;

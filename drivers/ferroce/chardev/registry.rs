@@ -40,7 +40,10 @@ struct List {
 
 /// Makes the list. Once, before the device file is there.
 pub(super) fn open() -> Result {
-    let list = Arc::pin_init(pin_init!(List { bound <- new_mutex!(KVec::new()) }), GFP_KERNEL)?;
+    let list = Arc::pin_init(
+        pin_init!(List { bound <- new_mutex!(KVec::new()) }),
+        GFP_KERNEL,
+    )?;
     BOUND.swap(Some(list));
     Ok(())
 }
@@ -71,7 +74,10 @@ pub(super) fn find<R>(
     work: impl FnOnce(&Arc<Device>, &Held) -> Result<R>,
 ) -> Result<R> {
     registry::with_devices(|devices| {
-        let device = devices.iter().find(|device| device.ib.index() == index).ok_or(ENODEV)?;
+        let device = devices
+            .iter()
+            .find(|device| device.ib.index() == index)
+            .ok_or(ENODEV)?;
         let held = device.ib.hold().filter(Held::is_visible).ok_or(ENODEV)?;
         work(device, &held)
     })
@@ -88,7 +94,10 @@ pub(super) fn join(
     bound.reserve(1, GFP_KERNEL)?;
     find(index, |device, _| {
         bind(device.clone())?;
-        let entry = Bound { device: device.clone(), context: context.into() };
+        let entry = Bound {
+            device: device.clone(),
+            context: context.into(),
+        };
         Ok(bound.push(entry, GFP_KERNEL)?)
     })
 }

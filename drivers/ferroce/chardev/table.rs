@@ -17,7 +17,10 @@ pub(super) struct Table<T> {
 
 impl<T> Table<T> {
     pub(super) const fn new() -> Self {
-        Self { slots: KVVec::new(), free: KVVec::new() }
+        Self {
+            slots: KVVec::new(),
+            free: KVVec::new(),
+        }
     }
 
     /// Keeps a handle, so that what is made for it will have a place. Give it to

@@ -59,8 +59,10 @@ pub(super) fn modify_qp(context: &Context, arg: Argument) -> Result {
     let attrs = attributes(&arg)?;
     context.with(|objects| {
         let qp = &objects.qps.get(arg.handle)?.qp;
-        let transition =
-            bindings::ib_qp_attr { qp_state: arg.state, ..Default::default() };
+        let transition = bindings::ib_qp_attr {
+            qp_state: arg.state,
+            ..Default::default()
+        };
         ib::check_transition(qp.state() as u32, &transition, arg.mask)?;
         let path = match arg.mask & bindings::FERROCE_QP_AV {
             0 => None,
@@ -98,7 +100,9 @@ fn attributes(arg: &bindings::ferroce_modify_qp) -> Result<ModifyAttrs> {
 }
 
 fn path_mtu(bytes: u32) -> Option<Mtu> {
-    (1..=5).filter_map(Mtu::from_ib).find(|mtu| mtu.bytes() == bytes)
+    (1..=5)
+        .filter_map(Mtu::from_ib)
+        .find(|mtu| mtu.bytes() == bytes)
 }
 
 fn path(device: &Device, arg: &bindings::ferroce_modify_qp) -> Result<PathAttr> {
@@ -106,7 +110,11 @@ fn path(device: &Device, arg: &bindings::ferroce_modify_qp) -> Result<PathAttr> 
         src: address(device.ib.hold().ok_or(ENODEV)?.gid(arg.sgid_index)?),
         dst: address(arg.dgid),
         traffic_class: arg.traffic_class,
-        hop_limit: if arg.hop_limit == 0 { 64 } else { arg.hop_limit },
+        hop_limit: if arg.hop_limit == 0 {
+            64
+        } else {
+            arg.hop_limit
+        },
         flow_label: arg.flow_label,
     })
 }
@@ -119,7 +127,8 @@ fn address(gid: [u8; 16]) -> IpAddr {
 /// FERROCE_IOC_ENTER
 pub(super) fn enter(context: &Context, arg: Argument) -> Result {
     let mut enter: bindings::ferroce_enter = arg.read()?;
-    if enter.qp_count > bindings::FERROCE_MAX_ENTER_QPS || (enter.cq == 0 && enter.min_complete != 0)
+    if enter.qp_count > bindings::FERROCE_MAX_ENTER_QPS
+        || (enter.cq == 0 && enter.min_complete != 0)
     {
         return Err(EINVAL);
     }

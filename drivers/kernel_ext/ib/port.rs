@@ -89,8 +89,8 @@ impl Held {
             interface.index = (*ndev).ifindex as u32;
             copy_text(&(*ndev).name, &mut interface.name);
             interface.mtu = (*ndev).mtu;
-            interface.active = bindings::ib_get_curr_port_state(ndev)
-                == bindings::ib_port_state_IB_PORT_ACTIVE;
+            interface.active =
+                bindings::ib_get_curr_port_state(ndev) == bindings::ib_port_state_IB_PORT_ACTIVE;
             bindings::dev_put(ndev);
         }
         Some(interface)
@@ -122,7 +122,11 @@ impl Held {
             gid[..8].copy_from_slice(&entry.gid[0].to_ne_bytes());
             gid[8..].copy_from_slice(&entry.gid[1].to_ne_bytes());
             gids.push(
-                GidEntry { index: entry.gid_index, kind: entry.gid_type, raw: gid },
+                GidEntry {
+                    index: entry.gid_index,
+                    kind: entry.gid_type,
+                    raw: gid,
+                },
                 GFP_KERNEL,
             )?;
         }
@@ -133,7 +137,11 @@ impl Held {
 /// Copies a NUL-terminated text as far as there is room.
 fn copy_text(from: &[c_char], to: &mut [u8]) {
     let room = to.len().saturating_sub(1);
-    for (to, from) in to.iter_mut().take(room).zip(from.iter().take_while(|c| **c != 0)) {
+    for (to, from) in to
+        .iter_mut()
+        .take(room)
+        .zip(from.iter().take_while(|c| **c != 0))
+    {
         *to = *from as u8;
     }
 }
