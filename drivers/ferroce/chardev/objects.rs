@@ -17,7 +17,10 @@ use super::context::{
 use crate::{
     bindings,
     kernel_ext::{
-        uapi::Argument,
+        uapi::{
+            Argument,
+            Plain, //
+        },
         wait::new_wait_queue, //
     },
     verbs::{
@@ -50,6 +53,11 @@ fn unused<T>(used: &Used<T>) -> Result {
     }
 }
 
+/// Copies an answer out; when that fails, undoes what was made.
+fn tell<T: Plain>(arg: Argument, answer: &T, undo: impl FnOnce() -> Result) -> Result {
+    arg.write(answer).or_else(|e| undo().and(Err(e)))
+}
+
 /// FERROCE_IOC_ALLOC_PD
 pub(super) fn alloc_pd(context: &Context, arg: Argument) -> Result {
     let mut answer: bindings::ferroce_alloc_pd = arg.read()?;
@@ -60,8 +68,7 @@ pub(super) fn alloc_pd(context: &Context, arg: Argument) -> Result {
         let object = Device::alloc_pd(objects.device.as_arc_borrow())?;
         answer.handle = objects.pds.reserve()?;
         objects.pds.fill(answer.handle, Used { object, users: 0 });
-        arg.write(&answer)
-            .inspect_err(|_| drop(destroy_pd(objects, answer.handle)))
+        tell(arg, &answer, || destroy_pd(objects, answer.handle))
     })
 }
 
@@ -88,8 +95,7 @@ pub(super) fn reg_mr(context: &Context, arg: Argument) -> Result {
         answer.rkey = mr.key();
         pd.users += 1;
         objects.mrs.fill(handle, MrEntry { mr, pd: answer.pd });
-        arg.write(&answer)
-            .inspect_err(|_| drop(destroy_mr(objects, handle)))
+        tell(arg, &answer, || destroy_mr(objects, handle))
     })
 }
 
@@ -121,8 +127,7 @@ pub(super) fn create_cq(context: &Context, arg: Argument) -> Result {
                 users: 0,
             },
         );
-        arg.write(&answer)
-            .inspect_err(|_| drop(destroy_cq(context, objects, handle)))
+        tell(arg, &answer, || destroy_cq(context, objects, handle))
     })
 }
 
@@ -161,9 +166,10 @@ pub(super) fn create_qp(context: &Context, arg: Argument) -> Result {
                 return Err(e);
             }
         };
-        enter_qp(context, objects, handle, qp, &mut answer)
+        let shown = enter_qp(context, objects, handle, qp, &mut answer);
+        shown
             .and_then(|()| arg.write(&answer))
-            .inspect_err(|_| drop(destroy_qp(context, objects, handle)))
+            .or_else(|e| destroy_qp(context, objects, handle).and(Err(e)))
     })
 }
 

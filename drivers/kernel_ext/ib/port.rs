@@ -142,6 +142,6 @@ fn copy_text(from: &[c_char], to: &mut [u8]) {
         .take(room)
         .zip(from.iter().take_while(|c| **c != 0))
     {
-        *to = *from as u8;
+        *to = *from;
     }
 }
