@@ -130,6 +130,8 @@ class Check:
 
     def guests(self, suite):
         """The scripts of a suite; those that want the same guest share a boot."""
+        if suite == "kselftest":
+            copy_kernel_selftests()
         groups = {}
         for path in sorted((SELFTESTS / suite).iterdir()):
             if path.is_file() and os.access(path, os.X_OK):
@@ -204,6 +206,18 @@ class Check:
                 print(f"{verdict}: {result.script}: {result.name}{why}")
         print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
         return 0 if passed and not failed else 1
+
+
+def copy_kernel_selftests():
+    """Puts the kernel's RDMA selftests to where the guest sees them."""
+    kdir = subprocess.run(
+        [CLONE / "qemu-test" / "setup" / "kernel"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    source = Path(os.environ.get("KDIR") or kdir) / "../src/tools/testing/selftests"
+    for name in ("rdma", "kselftest"):
+        target = CLONE / "build" / "kernel-selftests" / name
+        if (source / name).is_dir():
+            shutil.copytree(source / name, target, dirs_exist_ok=True)
 
 
 def main():
