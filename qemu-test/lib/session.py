@@ -18,7 +18,11 @@ PEER_GRACE_SECONDS = 30
 CLOSING_SECONDS = 20
 PANIC_SECONDS = 5
 
+PANICKED = "the guest's kernel panicked"
+
 TIMED_OUT, NOT_RUN, KERNEL_TROUBLE = 124, 125, 126
+# The status of the run is then that of the guest that failed first.
+LEFT_ALONE = 0
 
 
 class Guest:
@@ -52,6 +56,11 @@ class Guest:
     def fail(self, code, text):
         if self.failure is None:
             self.failure = (code, text)
+
+    def give(self, seconds, code, text):
+        """Unless it ends by itself within seconds, it fails so."""
+        if self.deadline is None:
+            self.deadline = (time.monotonic() + seconds, code, text)
 
 
 class Run:
@@ -93,6 +102,7 @@ class Run:
             now = time.monotonic()
             for guest in self.guests:
                 self.watch(guest, now, limit, boot_limit)
+            self.watch_peers()
         return self.verdict()
 
     # ---- what happened -------------------------------------------------
@@ -111,8 +121,8 @@ class Run:
 
     def on_console(self, guest, data):
         guest.console.write(data)
-        if guest.deadline is None and console.panicked(data.decode(errors="replace")):
-            guest.deadline = time.monotonic() + PANIC_SECONDS
+        if console.panicked(data.decode(errors="replace")):
+            guest.give(PANIC_SECONDS, KERNEL_TROUBLE, PANICKED)
 
     def on_tty(self, guest, data):
         if guest.status is None:
@@ -127,7 +137,7 @@ class Run:
         if marker and b"\n" in rest:
             guest.pending = b""
             guest.status = int(rest.split(b"\n")[0])
-            guest.deadline = time.monotonic() + CLOSING_SECONDS
+            guest.give(CLOSING_SECONDS, NOT_RUN, "the guest hangs after the end of its command")
         else:
             # Hold back what may be the beginning of the marker.
             cut = data.find(b"\x1e")
@@ -169,7 +179,7 @@ class Run:
             guest.waits_at = None
 
     def watch(self, guest, now, limit, boot_limit):
-        """Ends a guest that is late, dead or alone."""
+        """Ends a guest that is dead or late."""
         if guest.ended:
             return
         if guest.machine.qemu.poll() is not None and self.drained(guest):
@@ -178,16 +188,16 @@ class Run:
             guest.fail(NOT_RUN, f"the guest did not boot within {BOOT_SECONDS} s")
         elif limit and now > limit:
             guest.fail(TIMED_OUT, f"not finished after {self.options.timeout} s (--timeout)")
-        elif guest.deadline and now > guest.deadline:
-            if guest.status is None:
-                self.explain_death(guest)
-            else:
-                guest.fail(NOT_RUN, "the guest hangs after the end of its command")
-        if guest.ended or (guest.status or 0) != 0:
-            failed = guest.failure or guest.status
-            for other in self.guests:
-                if failed and other.status is None and not other.deadline and other is not guest:
-                    other.deadline = now + PEER_GRACE_SECONDS
+        elif guest.deadline and now > guest.deadline[0]:
+            guest.fail(*guest.deadline[1:])
+
+    def watch_peers(self):
+        """When one guest has failed, the other may wait for it in vain."""
+        if any(guest.failure or guest.status for guest in self.guests):
+            for guest in self.guests:
+                if guest.status is None:
+                    guest.give(PEER_GRACE_SECONDS, LEFT_ALONE,
+                               f"ended {PEER_GRACE_SECONDS} s after the other guest failed")
         self.release_barrier()
 
     def drained(self, guest):
@@ -196,9 +206,7 @@ class Run:
 
     def explain_death(self, guest):
         if console.panicked(guest.console_text()):
-            guest.fail(KERNEL_TROUBLE, "the guest's kernel panicked")
-        elif guest.machine.qemu.poll() is None:
-            guest.fail(NOT_RUN, f"ended {PEER_GRACE_SECONDS} s after the other guest failed")
+            guest.fail(KERNEL_TROUBLE, PANICKED)
         elif guest.machine.qemu.returncode:
             guest.fail(NOT_RUN, f"QEMU failed: {guest.machine.log('qemu').strip()}")
         else:
