@@ -9,8 +9,7 @@
 use kernel::prelude::*;
 
 mod chardev;
-#[allow(dead_code, unused_imports, reason = "the whole protocol, of which verbs uses a part")]
-mod engine;
+pub mod engine;
 mod ibdev;
 #[path = "../kernel_ext/mod.rs"]
 mod kernel_ext;
@@ -41,7 +40,10 @@ impl kernel::Module for Ferroce {
         registry::open()?;
         let chardev =
             KBox::pin_init(Chardev::new(), GFP_KERNEL).inspect_err(|_| registry::close())?;
-        Ok(Ferroce { chardev: Some(chardev), link_type: Some(LinkType::register()) })
+        Ok(Ferroce {
+            chardev: Some(chardev),
+            link_type: Some(LinkType::register()),
+        })
     }
 }
 

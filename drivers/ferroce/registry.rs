@@ -111,7 +111,10 @@ fn explain(e: Error, ndev: &NetDevice) -> Error {
 pub(crate) fn remove(dev: &Device) {
     dev.detach();
     if let Some(registry) = REGISTRY.get() {
-        registry.devices.lock().retain(|other| !core::ptr::eq::<Device>(&**other, dev));
+        registry
+            .devices
+            .lock()
+            .retain(|other| !core::ptr::eq::<Device>(&**other, dev));
     }
     chardev::device_gone(dev);
 }

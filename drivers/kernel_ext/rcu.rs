@@ -54,7 +54,10 @@ impl<T: Send + Sync> RcuTable<T> {
 
     fn entry(value: Arc<T>) -> Result<*mut Entry<T>> {
         let head = Opaque::new(bindings::callback_head::default());
-        Ok(KBox::into_raw(KBox::new(Entry { head, value }, GFP_KERNEL)?))
+        Ok(KBox::into_raw(KBox::new(
+            Entry { head, value },
+            GFP_KERNEL,
+        )?))
     }
 
     fn settle(entry: *mut Entry<T>, err: c_int) -> Result {
@@ -69,7 +72,12 @@ impl<T: Send + Sync> RcuTable<T> {
         let entry = Self::entry(value)?;
         // SAFETY: the xarray is initialised, and `entry` is a valid aligned pointer.
         let err = unsafe {
-            bindings::xa_insert(self.xa.get(), index as usize, entry.cast(), bindings::FERROCE_GFP_KERNEL)
+            bindings::xa_insert(
+                self.xa.get(),
+                index as usize,
+                entry.cast(),
+                bindings::FERROCE_GFP_KERNEL,
+            )
         };
         Self::settle(entry, err)
     }
@@ -80,7 +88,10 @@ impl<T: Send + Sync> RcuTable<T> {
     /// The index goes round, so that one which was just freed is not used again
     /// at once. Fails with `EBUSY` when the range is full, or `ENOMEM`.
     pub(crate) fn reserve(&self, range: Range<u32>, cursor: &mut u32) -> Result<u32> {
-        let limit = bindings::xa_limit { min: range.start, max: range.end - 1 };
+        let limit = bindings::xa_limit {
+            min: range.start,
+            max: range.end - 1,
+        };
         let mut index = 0;
         // SAFETY: the xarray is initialised; `index` and `cursor` are ours. A null entry
         // reserves the index.
@@ -145,7 +156,11 @@ impl<T: Send + Sync> RcuTable<T> {
         }
         synchronize_expedited();
         // SAFETY: we took the entry out, and its last reader has left.
-        Some(unsafe { KBox::from_raw(entry.cast::<Entry<T>>()) }.value.clone())
+        Some(
+            unsafe { KBox::from_raw(entry.cast::<Entry<T>>()) }
+                .value
+                .clone(),
+        )
     }
 }
 
@@ -162,7 +177,12 @@ impl<T: Send + Sync> PinnedDrop for RcuTable<T> {
         loop {
             // SAFETY: the xarray is initialised and nobody else uses it any more.
             let entry = unsafe {
-                bindings::xa_find(self.xa.get(), &mut index, usize::MAX, bindings::FERROCE_XA_PRESENT)
+                bindings::xa_find(
+                    self.xa.get(),
+                    &mut index,
+                    usize::MAX,
+                    bindings::FERROCE_XA_PRESENT,
+                )
             };
             if entry.is_null() {
                 break;

@@ -41,8 +41,14 @@ impl Ring {
     ///
     /// Fails with `EINVAL` for sizes that overflow, or `ENOMEM`.
     pub(crate) fn new(entries: u32, elem_size: usize) -> Result<Self> {
-        let slots = entries.checked_add(1).and_then(u32::checked_next_power_of_two).ok_or(EINVAL)?;
-        let elem = elem_size.max(64).checked_next_power_of_two().ok_or(EINVAL)?;
+        let slots = entries
+            .checked_add(1)
+            .and_then(u32::checked_next_power_of_two)
+            .ok_or(EINVAL)?;
+        let elem = elem_size
+            .max(64)
+            .checked_next_power_of_two()
+            .ok_or(EINVAL)?;
         let data = elem.checked_mul(slots as usize).ok_or(EINVAL)?;
         let size = kernel::page::page_align(DATA.checked_add(data).ok_or(EINVAL)?).ok_or(EINVAL)?;
         // SAFETY: no requirement; the result is checked.
@@ -50,7 +56,12 @@ impl Ring {
         if base.is_null() {
             return Err(ENOMEM);
         }
-        let ring = Self { base, elem_shift: elem.trailing_zeros(), mask: slots - 1, size };
+        let ring = Self {
+            base,
+            elem_shift: elem.trailing_zeros(),
+            mask: slots - 1,
+            size,
+        };
         ring.word(0).store(ring.elem_shift, Ordering::Relaxed);
         ring.word(4).store(ring.mask, Ordering::Relaxed);
         Ok(ring)
@@ -89,12 +100,14 @@ impl Ring {
 
     /// Shows the other side that elements up to `index` are written.
     pub(crate) fn set_producer(&self, index: u32) {
-        self.word(PRODUCER).store(index & self.mask, Ordering::Release);
+        self.word(PRODUCER)
+            .store(index & self.mask, Ordering::Release);
     }
 
     /// Shows the other side that elements up to `index` are free.
     pub(crate) fn set_consumer(&self, index: u32) {
-        self.word(CONSUMER).store(index & self.mask, Ordering::Release);
+        self.word(CONSUMER)
+            .store(index & self.mask, Ordering::Release);
     }
 
     /// How many elements are in it, as both sides' indices say.

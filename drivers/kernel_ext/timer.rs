@@ -69,7 +69,9 @@ impl<T: Expire> Timer<T> {
         }
         // An object in an `Arc` does not move, and dropping it drops the timer, which waits
         // for a callback that runs: so the pointer is good whenever the timer fires.
-        timer.owner.store(Arc::as_ptr(owner).cast_mut(), Ordering::Release);
+        timer
+            .owner
+            .store(Arc::as_ptr(owner).cast_mut(), Ordering::Release);
         Ok(())
     }
 

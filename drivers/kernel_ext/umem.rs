@@ -32,17 +32,11 @@ impl Umem {
     /// wraps, `ENOMEM` beyond RLIMIT_MEMLOCK, `EFAULT` for memory that is not there.
     ///
     /// The result is dropped before the device is.
-    pub(crate) fn pin(
-        ibdev: IbDevice,
-        addr: usize,
-        len: usize,
-        access: i32,
-    ) -> Result<Self> {
+    pub(crate) fn pin(ibdev: IbDevice, addr: usize, len: usize, access: i32) -> Result<Self> {
         // SAFETY: the device is registered (its user got `ibdev` from it), and we run in the
         // context of the process that owns the memory.
-        let raw = from_err_ptr(unsafe {
-            bindings::ib_umem_get_va(ibdev.as_ptr(), addr, len, access)
-        })?;
+        let raw =
+            from_err_ptr(unsafe { bindings::ib_umem_get_va(ibdev.as_ptr(), addr, len, access) })?;
         let mut umem = Self {
             raw,
             pages: KVVec::new(),
@@ -63,7 +57,8 @@ impl Umem {
             bindings::__sg_page_iter_start(&mut iter, table.sgl, table.orig_nents, 0);
             while self.pages.len() < count && bindings::__sg_page_iter_next(&mut iter) {
                 let page = bindings::sg_page_iter_page(&mut iter);
-                self.pages.push(bindings::lowmem_page_address(page) as usize, GFP_KERNEL)?;
+                self.pages
+                    .push(bindings::lowmem_page_address(page) as usize, GFP_KERNEL)?;
             }
         }
         if self.pages.len() < count {

@@ -63,10 +63,18 @@ impl<S: Store> Qp<S> {
         if moved {
             self.progress(now);
         }
-        if left > 0 && !self.req.recovering {
-            self.retry(env);
+        if left > 0 {
+            self.lost(env);
         }
         left == 0
+    }
+
+    /// The packet at the head was lost. One loss makes one repetition: complaints that follow are about packets sent
+    /// before it, or come while the peer has asked to wait.
+    fn lost(&mut self, env: &mut impl Env) {
+        if !self.req.recovering && self.req.rnr_until.is_none() {
+            self.retry(env);
+        }
     }
 
     /// The head has moved: retries count from here on.
@@ -108,10 +116,7 @@ impl<S: Store> Qp<S> {
         }
         let status = match code {
             NakCode::Sequence => {
-                // One loss makes one NAK; a second for the same PSN is a duplicate of it.
-                if !self.req.recovering {
-                    self.retry(env);
-                }
+                self.lost(env);
                 return;
             }
             NakCode::InvalidRequest => WcStatus::RemInvReqErr,

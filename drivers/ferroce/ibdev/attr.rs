@@ -26,7 +26,8 @@ pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
     attr.page_size_cap = 0xffff_f000;
     attr.device_cap_flags = (bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN
         | bindings::ib_device_cap_flags_IB_DEVICE_CURR_QP_STATE_MOD
-        | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID) as u64;
+        | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID)
+        as u64;
     attr.kernel_cap_flags = bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
     attr.max_qp = limits::QPN.end - limits::QPN.start;
     attr.max_qp_wr = limits::QP_WR;
@@ -97,8 +98,7 @@ pub(super) fn modify(attr: &bindings::ib_qp_attr, mask: u32) -> Result<ModifyAtt
         max_rd_atomic: has(ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC).then_some(attr.max_rd_atomic),
         max_dest_rd_atomic: has(ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC)
             .then_some(attr.max_dest_rd_atomic),
-        sqd_event: has(ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY)
-            && attr.en_sqd_async_notify != 0,
+        sqd_event: has(ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY) && attr.en_sqd_async_notify != 0,
     })
 }
 

@@ -142,7 +142,13 @@ impl ib::Driver for Door {
             inline: init.cap.max_inline_data,
             signal_all: init.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
         };
-        let qp = Qp::new(&pd, send_cq.into(), recv_cq.into(), wanted, qp::Sink::Ib(sink))?;
+        let qp = Qp::new(
+            &pd,
+            send_cq.into(),
+            recv_cq.into(),
+            wanted,
+            qp::Sink::Ib(sink),
+        )?;
         init.cap = attr::caps(&qp.caps);
         Ok(qp)
     }

@@ -154,7 +154,13 @@ impl Device {
     /// A new protection domain.
     pub(crate) fn alloc_pd(dev: ArcBorrow<'_, Self>) -> Result<Arc<Pd>> {
         let id = dev.next_pd.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new(Pd { dev: dev.into(), id }, GFP_KERNEL)?)
+        Ok(Arc::new(
+            Pd {
+                dev: dev.into(),
+                id,
+            },
+            GFP_KERNEL,
+        )?)
     }
 }
 
@@ -162,5 +168,8 @@ impl Device {
 ///
 /// 80 bytes are for IPv6, UDP, BTH, the longest extended headers and the ICRC.
 fn path_mtu(link: u32) -> u32 {
-    (2..=5).rev().find(|mtu| (128 << mtu) + 80 <= link).unwrap_or(1)
+    (2..=5)
+        .rev()
+        .find(|mtu| (128 << mtu) + 80 <= link)
+        .unwrap_or(1)
 }

@@ -19,6 +19,7 @@ use crate::{
         Completion,
         PostError,
         QpEvent,
+        QpState,
         RecvWr,
         SendOp, //
     },
@@ -76,9 +77,18 @@ impl Env<'_> {
     /// Puts a completion into `cq`; says whether its owner is to be told.
     fn complete(&mut self, cq: &Cq, c: &Completion) -> bool {
         cq.push(c).unwrap_or_else(|| {
-            self.side.due.events |= 1 << bindings::ib_event_type_IB_EVENT_CQ_ERR;
+            self.side.overrun = true;
             false
         })
+    }
+
+    /// A QP whose completions do not fit into its CQ is of no use any more (IBTA 11.6.3.2).
+    pub(super) fn fail_if_overrun(&mut self, engine: &mut Engine) {
+        let overrun = core::mem::take(&mut self.side.overrun);
+        if overrun && engine.state() != QpState::Error {
+            self.side.due.events |= 1 << bindings::ib_event_type_IB_EVENT_QP_FATAL;
+            engine.set_error(self);
+        }
     }
 }
 

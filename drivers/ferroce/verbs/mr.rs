@@ -94,7 +94,15 @@ impl Mr {
         let index = dev.mrs.reserve(limits::MR, &mut next.mr)?;
         drop(next);
         let key = index << 8 | variant;
-        let mr = Self { dev: dev.clone(), pd: pd.id, access, iova, key, len, umem };
+        let mr = Self {
+            dev: dev.clone(),
+            pd: pd.id,
+            access,
+            iova,
+            key,
+            len,
+            umem,
+        };
         let filled = Arc::new(mr, GFP_KERNEL)
             .map_err(Error::from)
             .and_then(|mr| dev.mrs.fill(index, mr.clone()).map(|()| mr));

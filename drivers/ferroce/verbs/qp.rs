@@ -121,6 +121,8 @@ pub(super) struct Side {
     /// Destroyed: nothing may happen any more.
     closed: bool,
     pub(super) due: Due,
+    /// A completion was lost since its CQ was full.
+    pub(super) overrun: bool,
 }
 
 /// The engine as it runs here.
@@ -167,10 +169,18 @@ impl Qp {
         if wrs > limits::QP_WR || sges > limits::SGE || init.inline > limits::INLINE {
             return Err(EINVAL);
         }
-        let stride = (init.send_sge as usize * wqe::SGE).max(init.inline as usize).max(wqe::SGE);
+        let stride = (init.send_sge as usize * wqe::SGE)
+            .max(init.inline as usize)
+            .max(wqe::SGE);
         let recv_list = init.recv_sge.max(1) as usize * wqe::SGE;
-        let sq = Arc::new(Ring::new(init.send_wr.max(1), wqe::SEND_HEADER + stride)?, GFP_KERNEL)?;
-        let rq = Arc::new(Ring::new(init.recv_wr.max(1), wqe::RECV_HEADER + recv_list)?, GFP_KERNEL)?;
+        let sq = Arc::new(
+            Ring::new(init.send_wr.max(1), wqe::SEND_HEADER + stride)?,
+            GFP_KERNEL,
+        )?;
+        let rq = Arc::new(
+            Ring::new(init.recv_wr.max(1), wqe::RECV_HEADER + recv_list)?,
+            GFP_KERNEL,
+        )?;
         let slots = sq.capacity() as usize;
         let storage = QpStorage {
             sq: filled(engine::SendWqe::default(), slots)?,
@@ -202,7 +212,10 @@ impl Qp {
             window: QpConfig::WINDOW,
         };
         let engine = Engine::new(config, storage);
-        let inner = Inner { engine, side: Side::default() };
+        let inner = Inner {
+            engine,
+            side: Side::default(),
+        };
         let qp = Arc::pin_init(
             pin_init!(Self {
                 qpn,
@@ -243,9 +256,15 @@ impl Qp {
 
     /// Changes attributes; with a path, packets take it from now on.
     ///
-    /// Fails with `EINVAL` for a transition or a value that is not allowed, or when there
-    /// is no route.
+    /// Fails with `EINVAL` for a transition or a value that is not allowed, a path MTU above
+    /// the port's among them, and with what the routing says when there is no way.
     pub(crate) fn modify(&self, attrs: &ModifyAttrs, path: Option<&PathAttr>) -> Result {
+        if attrs
+            .path_mtu
+            .is_some_and(|mtu| mtu as u32 > self.dev.mtu())
+        {
+            return Err(EINVAL);
+        }
         let path = match path {
             Some(attr) => {
                 let peer = attrs.dest_qpn.unwrap_or_else(|| self.query().dest_qpn);
@@ -283,7 +302,10 @@ impl Qp {
     pub(crate) fn doorbell(&self) -> Result {
         let mut result = Ok(());
         self.run(|engine, env| {
-            if matches!(engine.state(), QpState::Reset | QpState::Init | QpState::Rtr) {
+            if matches!(
+                engine.state(),
+                QpState::Reset | QpState::Init | QpState::Rtr
+            ) {
                 result = Err(EINVAL);
             } else {
                 env.take_sends(engine);
@@ -325,8 +347,13 @@ impl Qp {
         if side.closed {
             return None;
         }
-        let mut env = Env { qp: self, mem: PdMemory::new(&self.dev, self.pd, rcu), side };
+        let mut env = Env {
+            qp: self,
+            mem: PdMemory::new(&self.dev, self.pd, rcu),
+            side,
+        };
         let result = work(engine, &mut env);
+        env.fail_if_overrun(engine);
         env.flush(engine);
         env.release_sends(engine);
         Some(result)

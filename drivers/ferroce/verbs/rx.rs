@@ -41,7 +41,9 @@ impl Endpoint for Device {
     fn receive(&self, datagram: &Datagram<'_>) {
         let rcu = rcu::read_lock();
         let now = Instant(timer::now());
-        let packets = datagram.segments().filter_map(|(pseudo, segment)| intact(&pseudo, segment));
+        let packets = datagram
+            .segments()
+            .filter_map(|(pseudo, segment)| intact(&pseudo, segment));
         let mut packets = packets.peekable();
         while let Some(first) = packets.next() {
             let qpn = first.bth.dest_qpn;

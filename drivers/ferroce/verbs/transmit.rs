@@ -23,10 +23,7 @@ use crate::{
         Path, //
     },
 };
-use kernel::{
-    prelude::*,
-    sync::rcu,
-};
+use kernel::{prelude::*, sync::rcu};
 
 /// Frames that one call sends before it lets others run; the timer goes on from there.
 const BURST: usize = 256;
@@ -75,7 +72,9 @@ impl Qp {
             let next = env.side.path.clone().and_then(|path| {
                 let now = Instant(timer::now());
                 let run = engine.poll_transmit(now, path.max_segments(env.side.segment), env)?;
-                let frame = build(&path, &run, |i, buf| engine.write_packet(&run, i, buf, &env.mem));
+                let frame = build(&path, &run, |i, buf| {
+                    engine.write_packet(&run, i, buf, &env.mem)
+                });
                 if let Err(Failure::Memory(e)) = frame {
                     engine.transmit_failed(&run, e, env);
                 }
@@ -109,7 +108,9 @@ fn build(
     let count = run.count();
     let first = run.packet_len(0) + ICRC;
     let last = run.packet_len(count - 1) + ICRC;
-    let mut frame = path.frame(first, count, last).map_err(|_| Failure::NoSpace)?;
+    let mut frame = path
+        .frame(first, count, last)
+        .map_err(|_| Failure::NoSpace)?;
     for i in 0..count {
         let (segment, pseudo) = frame.segment(i).map_err(|_| Failure::NoSpace)?;
         let body = segment.len() - ICRC;

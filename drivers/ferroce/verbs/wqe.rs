@@ -36,11 +36,17 @@ const SEND_INLINE: u32 = bindings::ib_send_flags_IB_SEND_INLINE as u32;
 pub(crate) type Payload = [u8; limits::INLINE as usize];
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |b| u32::from_ne_bytes(*b))
+    bytes
+        .get(at..)
+        .and_then(<[u8]>::first_chunk)
+        .map_or(0, |b| u32::from_ne_bytes(*b))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |b| u64::from_ne_bytes(*b))
+    bytes
+        .get(at..)
+        .and_then(<[u8]>::first_chunk)
+        .map_or(0, |b| u64::from_ne_bytes(*b))
 }
 
 /// Copies send element `index` out: the request, and its data as a part of `payload`.
@@ -72,7 +78,14 @@ pub(crate) fn read_send<'p>(
         (Some(op), Some(data)) => (op, data),
         _ => (SendOp::Malformed, &[][..]),
     };
-    (SendWr { wr_id: u64_at(&raw, 0), op, flags }, data)
+    (
+        SendWr {
+            wr_id: u64_at(&raw, 0),
+            op,
+            flags,
+        },
+        data,
+    )
 }
 
 fn operation(raw: &[u8; SEND_HEADER]) -> Option<SendOp> {
@@ -101,8 +114,18 @@ pub(crate) fn read_recv(ring: &Ring, index: u32, sges: &mut [u8]) -> RecvWr {
     let list = sges.get_mut(..list).filter(|_| copied.is_ok());
     let Some(list) = list.and_then(|list| ring.read(index, RECV_HEADER, list).ok().map(|()| list))
     else {
-        return RecvWr { wr_id, num_sge: 0, total: 0 };
+        return RecvWr {
+            wr_id,
+            num_sge: 0,
+            total: 0,
+        };
     };
-    let total = list.chunks_exact(SGE).fold(0u32, |sum, sge| sum.saturating_add(u32_at(sge, 8)));
-    RecvWr { wr_id, num_sge, total }
+    let total = list
+        .chunks_exact(SGE)
+        .fold(0u32, |sum, sge| sum.saturating_add(u32_at(sge, 8)));
+    RecvWr {
+        wr_id,
+        num_sge,
+        total,
+    }
 }

@@ -92,12 +92,14 @@ impl IbDevice {
         }
     }
 
-    /// Unregisters the device and waits for it.
+    /// Unregisters the device and waits for it, or a moment if somebody else is at it.
     pub(crate) fn unregister(self) {
         // SAFETY: as above; `_and_put` drops the reference that `try_get` took.
         unsafe {
             if bindings::ib_device_try_get(self.as_ptr()) {
                 bindings::ib_unregister_device_and_put(self.as_ptr());
+            } else {
+                pause();
             }
         }
     }
@@ -133,9 +135,13 @@ pub(crate) fn register<D: Driver>(
         bindings::ib_set_device_ops(ib, &ops::table::<D>());
         describe(&mut *ib, guid);
         (*ib).link_ops = D::link_ops().0.get();
-        let registered = to_result(bindings::ib_device_set_netdev(ib, ndev.as_raw(), 1))
-            .and_then(|()| {
-                to_result(bindings::ib_register_device(ib, name.as_ptr().cast(), core::ptr::null_mut()))
+        let registered =
+            to_result(bindings::ib_device_set_netdev(ib, ndev.as_raw(), 1)).and_then(|()| {
+                to_result(bindings::ib_register_device(
+                    ib,
+                    name.as_ptr().cast(),
+                    core::ptr::null_mut(),
+                ))
             });
         registered.inspect_err(|_| bindings::ib_dealloc_device(ib))
     }
@@ -207,11 +213,15 @@ impl<D: Driver> Drop for LinkType<D> {
     }
 }
 
+fn pause() {
+    kernel::time::delay::fsleep(kernel::time::Delta::from_millis(10));
+}
+
 /// Waits until the core has given every device back and RCU every object. For module exit,
 /// after all devices were unregistered.
 pub(crate) fn wait_until_gone() {
     while LIVE.load(Ordering::Acquire) != 0 {
-        kernel::time::delay::fsleep(kernel::time::Delta::from_millis(10));
+        pause();
     }
     rcu::synchronize_expedited();
     rcu::barrier();

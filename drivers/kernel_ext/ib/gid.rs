@@ -44,7 +44,11 @@ impl PathAttr {
             src: address(sgid),
             dst: address(&ah.grh.dgid),
             traffic_class: ah.grh.traffic_class,
-            hop_limit: if ah.grh.hop_limit == 0 { 64 } else { ah.grh.hop_limit },
+            hop_limit: if ah.grh.hop_limit == 0 {
+                64
+            } else {
+                ah.grh.hop_limit
+            },
             flow_label: ah.grh.flow_label,
         })
     }

@@ -31,7 +31,10 @@ impl Mapping {
         ring: &Arc<Ring>,
     ) -> Result<(*mut Self, bindings::mminfo)> {
         let mapping = KBox::new(
-            Self { entry: bindings::rdma_user_mmap_entry::default(), ring: ring.clone() },
+            Self {
+                entry: bindings::rdma_user_mmap_entry::default(),
+                ring: ring.clone(),
+            },
             GFP_KERNEL,
         )?;
         let size = ring.size();
@@ -48,7 +51,14 @@ impl Mapping {
         }
         // SAFETY: the entry lives until `remove`.
         let offset = unsafe { (*mapping).entry.start_pgoff } as u64 * PAGE_SIZE as u64;
-        Ok((mapping, bindings::mminfo { offset, size: size as u32, pad: 0 }))
+        Ok((
+            mapping,
+            bindings::mminfo {
+                offset,
+                size: size as u32,
+                pad: 0,
+            },
+        ))
     }
 
     /// Takes the offer back; a mapping that exists keeps its pages. Null is nothing.

@@ -66,8 +66,13 @@ pub(crate) trait Driver: Sized + 'static {
     fn alloc_pd(dev: ArcBorrow<'_, Self::Device>) -> Result<Arc<Self::Pd>>;
 
     /// Registers `start..start+len` of the process as `iova..`.
-    fn reg_user_mr(pd: ArcBorrow<'_, Self::Pd>, start: u64, len: u64, iova: u64, access: u32)
-        -> Result<Arc<Self::Mr>>;
+    fn reg_user_mr(
+        pd: ArcBorrow<'_, Self::Pd>,
+        start: u64,
+        len: u64,
+        iova: u64,
+        access: u32,
+    ) -> Result<Arc<Self::Mr>>;
     /// A region over all kernel memory.
     fn get_dma_mr(pd: ArcBorrow<'_, Self::Pd>, access: u32) -> Result<Arc<Self::Mr>>;
     /// lkey and rkey.
@@ -76,8 +81,11 @@ pub(crate) trait Driver: Sized + 'static {
     fn dereg_mr(mr: Arc<Self::Mr>);
 
     /// A queue for at least `entries` completions that tells `sink` of events.
-    fn create_cq(dev: ArcBorrow<'_, Self::Device>, entries: u32, sink: CqSink)
-        -> Result<Arc<Self::Cq>>;
+    fn create_cq(
+        dev: ArcBorrow<'_, Self::Device>,
+        entries: u32,
+        sink: CqSink,
+    ) -> Result<Arc<Self::Cq>>;
     /// The ring that user space maps.
     fn cq_ring(cq: &Self::Cq) -> &Arc<Ring>;
     /// Asks for an event at the next (solicited) completion; says whether some are there.
@@ -157,7 +165,10 @@ unsafe impl Sync for QpSink {}
 impl QpSink {
     /// Reports `event` (`enum ib_event_type`) of this QP. Any context.
     pub(crate) fn event(&self, event: bindings::ib_event_type) {
-        let mut record = bindings::ib_event { event, ..Default::default() };
+        let mut record = bindings::ib_event {
+            event,
+            ..Default::default()
+        };
         // SAFETY: the core's object lives as long as the sink.
         unsafe {
             record.device = (*self.0).device;

@@ -34,7 +34,9 @@ fn errno(result: Result) -> c_int {
 /// The operations of driver `D`.
 pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
     bindings::ib_device_ops {
-        owner: kernel::module::this_module::<crate::LocalModule>().as_ptr().cast(),
+        owner: kernel::module::this_module::<crate::LocalModule>()
+            .as_ptr()
+            .cast(),
         driver_id: D::DRIVER_ID,
         uverbs_abi_ver: D::ABI_VERSION,
         query_device: Some(query_device::<D>),
@@ -155,8 +157,8 @@ unsafe extern "C" fn get_port_immutable(
         if err != 0 {
             return err;
         }
-        (*immutable).core_cap_flags = bindings::RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP
-            | bindings::RDMA_CORE_CAP_ETH_AH;
+        (*immutable).core_cap_flags =
+            bindings::RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP | bindings::RDMA_CORE_CAP_ETH_AH;
         (*immutable).pkey_tbl_len = attr.pkey_tbl_len.into();
         (*immutable).gid_tbl_len = attr.gid_tbl_len;
     }
@@ -202,17 +204,16 @@ unsafe extern "C" fn dealloc_pd<D: Driver>(
 }
 
 /// Makes the core's object for a region, which is ours to allocate.
-fn new_mr<D: Driver>(
-    pd: *mut bindings::ib_pd,
-    result: Result<Arc<D::Mr>>,
-) -> *mut bindings::ib_mr {
+fn new_mr<D: Driver>(pd: *mut bindings::ib_pd, result: Result<Arc<D::Mr>>) -> *mut bindings::ib_mr {
     let made = result.and_then(|mr| {
         // SAFETY: all zeroes is the empty state of a slot.
         let slot = KBox::<MrSlot<D>>::init(
-            unsafe { pin_init::init_from_closure(|p: *mut MrSlot<D>| {
-                core::ptr::write_bytes(p, 0, 1);
-                Ok::<(), Error>(())
-            }) },
+            unsafe {
+                pin_init::init_from_closure(|p: *mut MrSlot<D>| {
+                    core::ptr::write_bytes(p, 0, 1);
+                    Ok::<(), Error>(())
+                })
+            },
             GFP_KERNEL,
         );
         match slot {
@@ -252,7 +253,10 @@ unsafe extern "C" fn reg_user_mr<D: Driver>(
     }
     // SAFETY: the core gives a PD of this driver.
     let object = unsafe { PdSlot::<D>::get(pd) };
-    new_mr::<D>(pd, D::reg_user_mr(object, start, length, iova, access as u32))
+    new_mr::<D>(
+        pd,
+        D::reg_user_mr(object, start, length, iova, access as u32),
+    )
 }
 
 unsafe extern "C" fn get_dma_mr<D: Driver>(
