@@ -5,6 +5,8 @@
 # them from the kernel source into build/kernel-selftests; commands of the same name
 # in front of PATH turn what they say about rxe into ferroce, and tun interfaces,
 # which have no Ethernet, into tap.
+#
+# shellcheck disable=SC2016 # scripts within the script
 
 here=$(cd "$(dirname "$0")" && pwd -P)
 # shellcheck source=qemu-test/selftests/lib/ktap.sh

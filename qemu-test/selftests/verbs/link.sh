@@ -4,7 +4,6 @@
 # Devices come and go: rdma link add and del, what they show, and what is refused.
 #
 # shellcheck disable=SC2317 # functions are called by name
-# shellcheck disable=SC2034 # counters
 
 here=$(cd "$(dirname "$0")" && pwd -P)
 # shellcheck source=qemu-test/selftests/lib/ktap.sh
@@ -131,8 +130,7 @@ test_the_UDP_port_is_given_back() {
 }
 
 test_fifty_devices_come_and_go() {
-	local i
-	for i in $(seq 50); do
+	for _ in {1..50}; do
 		add_device a
 		del_device a
 	done
@@ -140,8 +138,7 @@ test_fifty_devices_come_and_go() {
 }
 
 test_R30_the_module_loads_and_unloads_ten_times() {
-	local i
-	for i in $(seq 10); do
+	for _ in {1..10}; do
 		unload_driver
 		load_driver
 	done
