@@ -392,3 +392,43 @@ fn answers_to_nothing_change_nothing() {
     pair.settle(100);
     assert_eq!(pair.ends[0].sent(), [(1, Success), (2, Success)]);
 }
+
+/// A sequence NAK that follows an RNR NAK for the same PSN costs no retry: some peers send both.
+#[test]
+fn sequence_nak_behind_an_rnr_nak() {
+    use ferroce_engine::wire::Aeth;
+    use ferroce_engine::wire::Bth;
+    use ferroce_engine::wire::NakCode;
+    use ferroce_engine::wire::Syndrome;
+    use ferroce_engine::Psn;
+    let mut pair = Pair::new(&Setup {
+        retry_cnt: 0,
+        ..Setup::default()
+    });
+    let sge = [Endpoint::sge(0, 8)];
+    pair.ends[0].send(1, SendOp::Send, &sge).unwrap();
+    pair.ends[0].send(2, SendOp::Send, &sge).unwrap();
+    pair.run_for(12_000);
+    let mut body = Bth {
+        opcode: Operation::Ack as u8,
+        solicited: false,
+        migrated: true,
+        pad: 0,
+        pkey: 0xffff,
+        fecn: false,
+        becn: false,
+        dest_qpn: 16,
+        ack_req: false,
+        psn: Psn::new(0xff_fffa),
+    }
+    .encode()
+    .to_vec();
+    let syndrome = Syndrome::Nak(NakCode::Sequence);
+    body.extend(Aeth { syndrome, msn: 0 }.encode());
+    pair.inject(0, &body);
+    pair.run_for(12_000);
+    pair.ends[1].recv(1, &sge);
+    pair.ends[1].recv(2, &sge);
+    pair.settle(100);
+    assert_eq!(pair.ends[0].sent(), [(1, Success), (2, Success)]);
+}

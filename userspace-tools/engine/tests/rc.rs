@@ -5,6 +5,7 @@
 use ferroce_engine::sim::Endpoint;
 use ferroce_engine::sim::Pair;
 use ferroce_engine::sim::Setup;
+use ferroce_engine::sim::Verdict;
 use ferroce_engine::wire::Operation;
 use ferroce_engine::Mtu;
 use ferroce_engine::QpEvent;
@@ -324,4 +325,82 @@ fn sqd_drains_and_reports_once() {
     a.qp.modify(&change(QpState::Rts), &mut a.env).unwrap();
     pair.settle(100);
     assert_eq!(pair.ends[0].sent(), [(1, Success), (2, Success)]);
+}
+
+/// Every packet carries the bits that hardware insists on: case R36.
+#[test]
+fn r36_header_bits() {
+    let mut pair = Pair::new(&Setup::default());
+    pair.filter(|_, pkt| {
+        assert!(pkt.bth.migrated, "the only path is the migrated one");
+        assert_eq!(pkt.bth.pkey, 0xffff, "the default partition");
+        assert!(!pkt.bth.fecn && !pkt.bth.becn);
+        let len = pkt.payload.len() + usize::from(pkt.bth.pad);
+        assert!(len % 4 == 0 && pkt.bth.pad < 4);
+        Verdict::Pass
+    });
+    for len in 0..9 {
+        let sge = [Endpoint::sge(0, len)];
+        pair.ends[0].send(1, write(0), &sge).unwrap();
+        pair.ends[0].send(2, read(0), &sge).unwrap();
+    }
+    pair.settle(100);
+    assert_eq!(pair.ends[0].env.send_cq.len(), 18);
+}
+
+#[test]
+fn first_packet_in_rtr_is_reported() {
+    use ferroce_engine::ModifyAttrs;
+    use ferroce_engine::QpState;
+    let mut pair = Pair::in_rtr(&Setup::default());
+    let rts = ModifyAttrs {
+        state: Some(QpState::Rts),
+        sq_psn: Some(Setup::default().psn[0]),
+        timeout: Some(8),
+        retry_cnt: Some(7),
+        rnr_retry: Some(7),
+        max_rd_atomic: Some(1),
+        ..ModifyAttrs::default()
+    };
+    let [a, b] = &mut pair.ends;
+    a.qp.modify(&rts, &mut a.env).unwrap();
+    b.recv(1, &[Endpoint::sge(0, 8)]);
+    let sge = [Endpoint::sge(0, 8)];
+    a.send(1, SendOp::Send, &sge).unwrap();
+    a.send(2, write(0), &sge).unwrap();
+    pair.settle(100);
+    assert_eq!(pair.ends[1].env.events, [QpEvent::CommEstablished]);
+    assert_eq!(pair.ends[0].sent(), [(1, Success), (2, Success)]);
+}
+
+/// A queue pair on a shared receive queue flushes only the receive it holds.
+#[test]
+fn shared_receives_outlive_the_queue_pair() {
+    use ferroce_engine::WcStatus::WrFlushErr;
+    let mut pair = Pair::new(&Setup {
+        srq: true,
+        ..Setup::default()
+    });
+    for id in 0..3 {
+        pair.ends[1].recv(id, &[Endpoint::sge(0, 5000)]);
+    }
+    let sge = [Endpoint::sge(0, 5000)];
+    pair.ends[0].send(1, SendOp::Send, &sge).unwrap();
+    // The message breaks off.
+    let mut count = 0;
+    pair.filter(move |_, _| {
+        count += 1;
+        if count > 2 {
+            Verdict::Drop
+        } else {
+            Verdict::Pass
+        }
+    });
+    pair.run_for(20_000);
+    let [_, b] = &mut pair.ends;
+    b.qp.set_error(&mut b.env);
+    b.flush();
+    assert_eq!(b.received(), [(0, WrFlushErr)]);
+    assert_eq!(b.env.events, [QpEvent::LastWqeReached]);
+    assert_eq!(b.env.recvs.len(), 2);
 }

@@ -34,6 +34,8 @@ pub struct Setup {
     pub window: u32,
     /// Send queue entries.
     pub sq: usize,
+    /// Receives come from a shared queue.
+    pub srq: bool,
     /// First PSN of each side.
     pub psn: [u32; 2],
     /// Local ACK timeout.
@@ -61,6 +63,7 @@ impl Default for Setup {
             mtu: Mtu::M1024,
             window: QpConfig::WINDOW,
             sq: 128,
+            srq: false,
             psn: [0x00ff_fffa, 0x0012_3456],
             timeout: 8,
             retry_cnt: 7,
@@ -115,7 +118,7 @@ fn endpoint(setup: &Setup, side: usize) -> Endpoint {
         qpn: 16 + side as u32,
         qp_type: setup.qp_type,
         sq_sig_all: false,
-        srq: false,
+        srq: setup.srq,
         max_send_sge: SGES,
         max_inline: 128,
         sq_stride: 128,
@@ -168,10 +171,19 @@ fn life(setup: &Setup, side: usize) -> [ModifyAttrs; 3] {
 impl Pair {
     /// Two connected endpoints in RTS.
     pub fn new(setup: &Setup) -> Self {
+        Self::with_changes(setup, 3)
+    }
+
+    /// Two connected endpoints in RTR.
+    pub fn in_rtr(setup: &Setup) -> Self {
+        Self::with_changes(setup, 2)
+    }
+
+    fn with_changes(setup: &Setup, changes: usize) -> Self {
         let mut ends = [endpoint(setup, 0), endpoint(setup, 1)];
         for (side, end) in ends.iter_mut().enumerate() {
-            for change in life(setup, side) {
-                let done = end.qp.modify(&change, &mut end.env);
+            for change in life(setup, side).iter().take(changes) {
+                let done = end.qp.modify(change, &mut end.env);
                 done.expect("the usual way to RTS");
             }
         }
