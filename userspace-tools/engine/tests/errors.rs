@@ -466,7 +466,7 @@ fn noise(rng: &mut ferroce_engine::sim::Rng, base: u32, qp_type: QpType) -> Vec<
     let len = rng.pick(&[0, 1, 7, 12, 100, 1024, 1025, 4096]);
     let mut body: Vec<u8> = (0..12 + len).map(|_| rng.next_u64() as u8).collect();
     let service = [0, 0, 0, 1, 3][qp_type as usize];
-    body[0] = service << 5 | rng.below(0x18) as u8;
+    body[0] = (service << 5) | rng.below(0x18) as u8;
     body[1] &= 0xf0;
     body[2..4].copy_from_slice(&[0xff, 0xff]);
     let near = base.wrapping_add(rng.below(6) as u32).wrapping_sub(1);

@@ -43,7 +43,7 @@ impl Bth {
             opcode,
             solicited: flags & 0x80 != 0,
             migrated: flags & 0x40 != 0,
-            pad: flags >> 4 & 3,
+            pad: (flags >> 4) & 3,
             pkey: u16::from_be_bytes([p0, p1]),
             fecn: marks & 0x80 != 0,
             becn: marks & 0x40 != 0,
@@ -56,7 +56,7 @@ impl Bth {
     /// Bytes of the header; reserved bits are 0.
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let bit = |set: bool, at: u8| u8::from(set) << at;
-        let flags = bit(self.solicited, 7) | bit(self.migrated, 6) | (self.pad & 3) << 4;
+        let flags = bit(self.solicited, 7) | bit(self.migrated, 6) | ((self.pad & 3) << 4);
         let [p0, p1] = self.pkey.to_be_bytes();
         let [_, q0, q1, q2] = self.dest_qpn.to_be_bytes();
         let [_, s0, s1, s2] = self.psn.get().to_be_bytes();

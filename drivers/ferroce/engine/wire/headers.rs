@@ -194,9 +194,9 @@ impl Aeth {
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let byte = match self.syndrome {
             Syndrome::Ack => Self::NO_CREDITS,
-            Syndrome::Rnr(code) => 1 << 5 | code & 0x1f,
-            Syndrome::Nak(code) => 3 << 5 | code as u8,
+            Syndrome::Rnr(code) => (1 << 5) | (code & 0x1f),
+            Syndrome::Nak(code) => (3 << 5) | code as u8,
         };
-        (u32::from(byte) << 24 | self.msn & 0x00ff_ffff).to_be_bytes()
+        ((u32::from(byte) << 24) | (self.msn & 0x00ff_ffff)).to_be_bytes()
     }
 }

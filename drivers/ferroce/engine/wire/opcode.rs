@@ -217,6 +217,6 @@ impl Opcode {
 
     /// The byte in the BTH.
     pub fn to_byte(self) -> u8 {
-        (self.service as u8) << 5 | self.op as u8
+        ((self.service as u8) << 5) | self.op as u8
     }
 }
