@@ -17,6 +17,10 @@
  * a longer one is accepted if what the kernel does not know is zero (else
  * E2BIG). An ioctl that the kernel does not know is answered with ENOTTY.
  *
+ * Errors that any ioctl on objects may give: ENXIO before BIND; ENODEV once the
+ * device was removed, which takes all objects along; ENOENT for a handle that
+ * nothing has; EFAULT for an address that is not the process's.
+ *
  * While FERROCE_ABI_VERSION is 0, the layout may change at any time.
  */
 #ifndef FERROCE_UAPI_H
@@ -98,7 +102,7 @@ struct ferroce_alloc_pd {
 #define FERROCE_ACCESS_REMOTE_WRITE	(1U << 1)	/* needs LOCAL_WRITE */
 #define FERROCE_ACCESS_REMOTE_READ	(1U << 2)
 
-/* Pins the memory and counts it against RLIMIT_MEMLOCK. */
+/* Pins the memory and counts it against RLIMIT_MEMLOCK (ENOMEM beyond it). */
 struct ferroce_reg_mr {
 	__aligned_u64 addr;		/* in: any alignment */
 	__aligned_u64 length;		/* in: bytes, not 0 */
@@ -220,7 +224,8 @@ struct ferroce_destroy {
 #define FERROCE_WAIT_FOR_EVER	(~0ULL)
 
 /*
- * Hands the new entries of the send queues of some QPs to the device, then
+ * Hands the new entries of the send queues of some QPs to the device, one QP
+ * after the other up to the first that fails (EINVAL: not ready to send), then
  * waits until min_complete entries are in a CQ's ring or the time is over.
  * Both halves may be empty. After a time-out the call succeeds too: look at
  * `completed`. EINTR: a signal came; what was submitted stays so.
