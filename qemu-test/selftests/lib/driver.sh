@@ -126,8 +126,16 @@ gid_index() {
 		exit 1' bash "$device" "$want"
 }
 
-# between v4|v6 TOOL ARGS…: runs TOOL as server on fb and as client on fa, both of
-# which must succeed; prints what the client printed.
+# on_cpu N CMD…: CMD on that CPU, or on the last one if there are fewer. Both ends of a
+# connection spin for completions, which on one CPU would wait for the scheduler's tick.
+on_cpu() {
+	local last
+	last=$(($(nproc) - 1))
+	taskset -c "$(($1 < last ? $1 : last))" "${@:2}"
+}
+
+# between v4|v6 TOOL ARGS…: runs TOOL as server on fb and as client on fa, each on a CPU
+# of its own, both of which must succeed; prints what the client printed.
 between() {
 	local family=$1 tool=$2 ga gb to=10.0.0.2 from=10.0.0.1 flag=-x server status=0 more=()
 	shift 2
@@ -138,10 +146,10 @@ between() {
 	ibv_*) flag=-g to=10.0.0.2 ;;
 	*) [ "$family" = v4 ] || more=(--ipv6-addr) ;;
 	esac
-	ip netns exec b timeout -k 5 "${RUN_TIMEOUT:-40}" "$tool" -d fb "$flag" "$gb" "${more[@]}" "$@" >server.log 2>&1 &
+	on_cpu 1 ip netns exec b timeout -k 5 "${RUN_TIMEOUT:-40}" "$tool" -d fb "$flag" "$gb" "${more[@]}" "$@" >server.log 2>&1 &
 	server=$!
 	within 15 listening b 18515
-	a timeout -k 5 "${RUN_TIMEOUT:-40}" "$tool" -d fa "$flag" "$ga" "${more[@]}" "$@" "$to" >client.log 2>&1 ||
+	on_cpu 0 ip netns exec a timeout -k 5 "${RUN_TIMEOUT:-40}" "$tool" -d fa "$flag" "$ga" "${more[@]}" "$@" "$to" >client.log 2>&1 ||
 		status=$?
 	if [ "$status" != 0 ]; then
 		echo "client ended with $status:"; cat client.log
