@@ -59,14 +59,14 @@ test_write_over_IPv6() { write_between fd00::2 --iters 500; }
 
 test_sizes() {
 	local size
-	for size in 1 7 64 1000 4096 4097 65537 1M; do
+	for size in 1 1000 4097 1M; do
 		write_between 10.0.0.2 --size $size --iters 100 --depth 16
 	done
 }
 
 test_depths() {
 	local depth
-	for depth in 1 2 5 1000; do
+	for depth in 1 5 1000; do
 		write_between 10.0.0.2 --size 4096 --iters 2000 --depth $depth
 	done
 }
