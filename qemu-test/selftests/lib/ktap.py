@@ -30,7 +30,7 @@ class TooLong(Exception):
     """A case ran into its time limit."""
 
 
-def case(name, limit=60):
+def case(name, limit=150):
     """Registers the function as a case of that name."""
 
     def register(function):

@@ -14,7 +14,7 @@
 # which prints one case a line, a function and its arguments, instead of test_….
 
 KTAP_SELF=$(readlink -f "$0")
-CASE_TIMEOUT=${CASE_TIMEOUT:-60}
+CASE_TIMEOUT=${CASE_TIMEOUT:-150}
 KTAP_SKIP=4
 
 # How a case ends early. Both say why.
