@@ -5,6 +5,7 @@
 # guests at once; a barrier keeps them in step.
 
 here=$(cd "$(dirname "$0")" && pwd -P)
+CASE_TIMEOUT=100
 # shellcheck source=qemu-test/selftests/lib/ktap.sh
 . "$here/../lib/ktap.sh"
 # shellcheck source=qemu-test/selftests/lib/driver.sh
