@@ -186,7 +186,7 @@ impl<S: Store> Qp<S> {
             self.complete_head(WcStatus::Success, env);
         }
         let answered = done || next.packet % chunk == 0;
-        if answered && self.req.cursor >= self.ring.head {
+        if answered {
             self.req.fetching = self.req.fetching.saturating_sub(1);
         }
         self.progress(now);

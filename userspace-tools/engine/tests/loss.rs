@@ -4,11 +4,16 @@
 
 use ferroce_engine::ack_timeout_ns;
 use ferroce_engine::rnr_delay_ns;
+use ferroce_engine::sim::craft;
 use ferroce_engine::sim::Endpoint;
 use ferroce_engine::sim::Pair;
 use ferroce_engine::sim::Setup;
 use ferroce_engine::sim::Verdict;
+use ferroce_engine::wire::Aeth;
+use ferroce_engine::wire::NakCode;
 use ferroce_engine::wire::Operation;
+use ferroce_engine::wire::Reth;
+use ferroce_engine::wire::Syndrome;
 use ferroce_engine::QpState;
 use ferroce_engine::SendOp;
 use ferroce_engine::WcStatus;
@@ -347,16 +352,18 @@ fn r14_lost_read_responses() {
         assert!(writes.iter().all(|&n| n == 1));
         let responses = pair.sent.iter().filter(|s| s.from == 1).count();
         assert_eq!(responses, 10 + 10 - n, "from the lost one on");
+        let again = pair.sent.iter().filter(|s| s.from == 1).nth(10);
+        let single = if n == 9 {
+            Operation::ReadOnly
+        } else {
+            Operation::ReadFirst
+        };
+        assert_eq!(again.map(|s| s.op), Some(single));
     }
 }
 
 #[test]
 fn answers_to_nothing_change_nothing() {
-    use ferroce_engine::wire::Aeth;
-    use ferroce_engine::wire::Bth;
-    use ferroce_engine::wire::NakCode;
-    use ferroce_engine::wire::Syndrome;
-    use ferroce_engine::Psn;
     let mut pair = Pair::new(&Setup::default());
     let sge = [Endpoint::sge(0, 8)];
     pair.ends[0].send(1, write(0), &sge).unwrap();
@@ -369,20 +376,8 @@ fn answers_to_nothing_change_nothing() {
     ];
     for syndrome in syndromes {
         for psn in [0xff_fff9, 0xff_fffa, 0xff_fffb, 0x7f_0000] {
-            let bth = Bth {
-                opcode: Operation::Ack as u8,
-                solicited: false,
-                migrated: true,
-                pad: 0,
-                pkey: 0xffff,
-                fecn: false,
-                becn: false,
-                dest_qpn: 16,
-                ack_req: false,
-                psn: Psn::new(psn),
-            };
-            let mut body = bth.encode().to_vec();
-            body.extend(Aeth { syndrome, msn: 9 }.encode());
+            let aeth = Aeth { syndrome, msn: 9 }.encode();
+            let body = craft(Operation::Ack, 16, psn, &[&aeth]);
             pair.inject(0, &body);
         }
     }
@@ -396,11 +391,6 @@ fn answers_to_nothing_change_nothing() {
 /// A sequence NAK that follows an RNR NAK for the same PSN costs no retry: some peers send both.
 #[test]
 fn sequence_nak_behind_an_rnr_nak() {
-    use ferroce_engine::wire::Aeth;
-    use ferroce_engine::wire::Bth;
-    use ferroce_engine::wire::NakCode;
-    use ferroce_engine::wire::Syndrome;
-    use ferroce_engine::Psn;
     let mut pair = Pair::new(&Setup {
         retry_cnt: 0,
         ..Setup::default()
@@ -409,26 +399,57 @@ fn sequence_nak_behind_an_rnr_nak() {
     pair.ends[0].send(1, SendOp::Send, &sge).unwrap();
     pair.ends[0].send(2, SendOp::Send, &sge).unwrap();
     pair.run_for(12_000);
-    let mut body = Bth {
-        opcode: Operation::Ack as u8,
-        solicited: false,
-        migrated: true,
-        pad: 0,
-        pkey: 0xffff,
-        fecn: false,
-        becn: false,
-        dest_qpn: 16,
-        ack_req: false,
-        psn: Psn::new(0xff_fffa),
-    }
-    .encode()
-    .to_vec();
     let syndrome = Syndrome::Nak(NakCode::Sequence);
-    body.extend(Aeth { syndrome, msn: 0 }.encode());
+    let aeth = Aeth { syndrome, msn: 0 }.encode();
+    let body = craft(Operation::Ack, 16, 0xff_fffa, &[&aeth]);
     pair.inject(0, &body);
     pair.run_for(12_000);
     pair.ends[1].recv(1, &sge);
     pair.ends[1].recv(2, &sge);
     pair.settle(100);
     assert_eq!(pair.ends[0].sent(), [(1, Success), (2, Success)]);
+}
+
+/// The acknowledgement comes after the timeout and before the repetition: nothing is repeated.
+#[test]
+fn late_acknowledgement() {
+    let mut pair = Pair::new(&Setup::default());
+    let sge = [Endpoint::sge(0, 5000)];
+    pair.ends[0].send(1, write(0), &sge).unwrap();
+    pair.ends[0].send(2, write(0), &sge).unwrap();
+    pair.filter(|_, _| Verdict::Drop);
+    pair.transmit(0);
+    let [a, _] = &mut pair.ends;
+    pair.now = a.qp.poll_timeout().unwrap();
+    a.qp.handle_timeout(pair.now, &mut a.env);
+    let syndrome = Syndrome::Ack;
+    let aeth = Aeth { syndrome, msn: 2 }.encode();
+    pair.hand(0, &craft(Operation::Ack, 16, 0xff_fffa + 9, &[&aeth]));
+    assert_eq!(pair.ends[0].sent(), [(1, Success), (2, Success)]);
+    assert_eq!(pair.ends[0].qp.poll_timeout(), None);
+    pair.filter(|_, _| Verdict::Pass);
+    pair.ends[0].send(3, write(0), &sge).unwrap();
+    pair.transmit(0);
+    assert_eq!(pair.sent.len(), 15, "each packet once");
+}
+
+/// A gap that closes within one batch is not worth a NAK.
+#[test]
+fn reordered_within_a_batch() {
+    let mut pair = Pair::new(&Setup::default());
+    let write = |psn: u32| {
+        let (va, rkey, len) = (VA + u64::from(psn & 1), KEY, 1);
+        let reth = Reth { va, rkey, len }.encode();
+        craft(Operation::WriteOnly, 17, psn, &[&reth, &[9]])
+    };
+    pair.hand(1, &write(0xff_fffb));
+    pair.hand(1, &write(0xff_fffa));
+    pair.transmit(1);
+    let ops: Vec<_> = pair.sent.iter().map(|s| (s.op, s.psn.get())).collect();
+    assert_eq!(ops, [(Operation::Ack, 0xff_fffa)]);
+    assert_eq!(
+        pair.ends[1].peek(0, 2),
+        [9, 0],
+        "the second is to come again"
+    );
 }

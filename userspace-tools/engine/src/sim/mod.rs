@@ -3,12 +3,14 @@
 //! Two queue pairs on a wire that a test controls: a virtual clock, latency, loss, duplication, reordering, corruption.
 //! All chance comes from one seed, so a run can be repeated.
 
+mod craft;
 mod endpoint;
 mod memory;
 mod net;
 mod pair;
 mod rng;
 
+pub use craft::craft;
 pub use endpoint::Endpoint;
 pub use endpoint::HostEnv;
 pub use endpoint::VecStore;

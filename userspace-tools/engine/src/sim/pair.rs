@@ -214,6 +214,14 @@ impl Pair {
             .send(self.now, to, body, Verdict::Pass, &mut self.rng);
     }
 
+    /// Hands endpoint `to` a packet past the wire.
+    pub fn hand(&mut self, to: usize, body: &[u8]) {
+        let end = &mut self.ends[to];
+        let pkt = Packet::parse(body).expect("a valid packet");
+        end.qp.handle_packet(self.now, &pkt, &mut end.env);
+        end.flush();
+    }
+
     /// Sends all that `from` has to send, and checks the shape of its runs.
     pub fn transmit(&mut self, from: usize) {
         let end = &mut self.ends[from];
