@@ -156,17 +156,18 @@ impl<T: Send + Sync> RcuTable<T> {
         }
         synchronize_expedited();
         // SAFETY: we took the entry out, and its last reader has left.
-        Some(
-            unsafe { KBox::from_raw(entry.cast::<Entry<T>>()) }
-                .value
-                .clone(),
-        )
+        let entry = unsafe { KBox::from_raw(entry.cast::<Entry<T>>()) };
+        Some(entry.value.clone())
     }
 }
 
+/// RCU's callback for an entry that was removed.
+///
+/// # Safety
+///
+/// `head` is the first field of an `Entry<T>` made by `KBox::into_raw`, and no reader is left.
 unsafe extern "C" fn free_entry<T>(head: *mut bindings::callback_head) {
-    // SAFETY: `head` is the first field of an `Entry<T>` made by `KBox::into_raw`, and no
-    // reader is left.
+    // SAFETY: by our contract.
     drop(unsafe { KBox::from_raw(head.cast::<Entry<T>>()) });
 }
 

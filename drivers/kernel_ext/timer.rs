@@ -103,8 +103,13 @@ impl<T: Expire> Timer<T> {
         self.due.store(0, Ordering::Relaxed);
     }
 
+    /// The C callback.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is the first field of a `Timer<T>` that its owner keeps alive.
     unsafe extern "C" fn fired(raw: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
-        // SAFETY: `raw` is the first field of a `Timer<T>` that its owner keeps alive.
+        // SAFETY: by our contract.
         let timer = unsafe { &*raw.cast::<Self>() };
         timer.due.store(0, Ordering::Relaxed);
         // SAFETY: null, or the owner, by what `bind` checked; its drop waits for us.

@@ -35,8 +35,8 @@ impl Umem {
     pub(crate) fn pin(ibdev: IbDevice, addr: usize, len: usize, access: i32) -> Result<Self> {
         // SAFETY: the device is registered (its user got `ibdev` from it), and we run in the
         // context of the process that owns the memory.
-        let raw =
-            from_err_ptr(unsafe { bindings::ib_umem_get_va(ibdev.as_ptr(), addr, len, access) })?;
+        let raw = unsafe { bindings::ib_umem_get_va(ibdev.as_ptr(), addr, len, access) };
+        let raw = from_err_ptr(raw)?;
         let mut umem = Self {
             raw,
             pages: KVVec::new(),

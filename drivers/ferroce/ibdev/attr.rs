@@ -28,7 +28,7 @@ pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
         | bindings::ib_device_cap_flags_IB_DEVICE_CURR_QP_STATE_MOD
         | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID)
         as u64;
-    attr.kernel_cap_flags = bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
+    attr.kernel_cap_flags = bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG.into();
     attr.max_qp = limits::QPN.end - limits::QPN.start;
     attr.max_qp_wr = limits::QP_WR;
     attr.max_send_sge = limits::SGE;

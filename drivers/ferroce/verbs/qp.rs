@@ -319,8 +319,7 @@ impl Qp {
         self.inner.lock().side.closed = true;
         drop(self.dev.qps.remove(self.qpn));
         self.timer.cancel();
-        let sink = self.sink.lock().take();
-        drop(sink);
+        *self.sink.lock() = None;
     }
 
     /// Lets the engine work under the lock, then sends, then tells the owners.

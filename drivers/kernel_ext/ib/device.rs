@@ -2,6 +2,11 @@
 
 //! Registration of `ib_device`s and of the `rdma link add … type` name.
 
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "callbacks: the RDMA core is their only caller, and its contract is in ib_verbs.h"
+)]
+
 use super::{
     super::{
         netdev::NetDevice,
@@ -139,7 +144,7 @@ pub(crate) fn register<D: Driver>(
             to_result(bindings::ib_device_set_netdev(ib, ndev.as_raw(), 1)).and_then(|()| {
                 to_result(bindings::ib_register_device(
                     ib,
-                    name.as_ptr().cast(),
+                    name.as_char_ptr().cast(),
                     core::ptr::null_mut(),
                 ))
             });
@@ -155,7 +160,7 @@ fn describe(ib: &mut bindings::ib_device, guid: [u8; 8]) {
     ib.uverbs_cmd_mask |= 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND
         | 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_REQ_NOTIFY_CQ;
     for (to, from) in ib.node_desc.iter_mut().zip(b"ferroce\0") {
-        *to = *from as _;
+        *to = *from;
     }
 }
 
@@ -173,7 +178,7 @@ impl LinkOps {
                 next: core::ptr::null_mut(),
                 prev: core::ptr::null_mut(),
             },
-            type_: D::LINK_TYPE.as_ptr().cast(),
+            type_: D::LINK_TYPE.to_bytes_with_nul().as_ptr().cast(),
             newlink: Some(new_link::<D>),
             dellink: Some(del_link),
         }))

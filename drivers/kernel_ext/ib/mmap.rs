@@ -2,6 +2,11 @@
 
 //! Rings that user space maps through the verbs file, by the core's mmap table.
 
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "callbacks: the RDMA core is their only caller, and its contract is in ib_verbs.h"
+)]
+
 use super::super::ring::Ring;
 use crate::bindings;
 use kernel::{

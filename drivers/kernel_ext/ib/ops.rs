@@ -5,6 +5,11 @@
 //! All are called in process context. The core serialises creation, use and
 //! destruction of each object, which is what makes [`Slot`] sound.
 
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "callbacks: the RDMA core is their only caller, and its contract is in ib_verbs.h"
+)]
+
 use super::{
     device::DeviceSlot,
     mmap::Mapping,
@@ -206,16 +211,7 @@ unsafe extern "C" fn dealloc_pd<D: Driver>(
 /// Makes the core's object for a region, which is ours to allocate.
 fn new_mr<D: Driver>(pd: *mut bindings::ib_pd, result: Result<Arc<D::Mr>>) -> *mut bindings::ib_mr {
     let made = result.and_then(|mr| {
-        // SAFETY: all zeroes is the empty state of a slot.
-        let slot = KBox::<MrSlot<D>>::init(
-            unsafe {
-                pin_init::init_from_closure(|p: *mut MrSlot<D>| {
-                    core::ptr::write_bytes(p, 0, 1);
-                    Ok::<(), Error>(())
-                })
-            },
-            GFP_KERNEL,
-        );
+        let slot = MrSlot::<D>::empty();
         match slot {
             Ok(slot) => {
                 let ib = KBox::into_raw(slot).cast::<bindings::ib_mr>();

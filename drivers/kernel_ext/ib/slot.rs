@@ -3,9 +3,13 @@
 //! The driver's part of an object that the RDMA core allocates.
 
 use super::mmap::Mapping;
-use kernel::sync::{
-    Arc,
-    ArcBorrow, //
+use kernel::{
+    alloc::KBox,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    }, //
 };
 
 /// A core object `I` (at offset 0, as the core wants it) and what the driver keeps with it.
@@ -19,6 +23,17 @@ pub(super) struct Slot<I, T> {
 }
 
 impl<I, T> Slot<I, T> {
+    /// An empty slot, for an object that the driver allocates itself. Fails with `ENOMEM`.
+    pub(super) fn empty() -> Result<KBox<Self>> {
+        let mut slot = KBox::new_uninit(GFP_KERNEL)?;
+        // SAFETY: the memory is ours; zeroes are a C object that is not in use yet and null
+        // pointers.
+        unsafe {
+            core::ptr::write_bytes(slot.as_mut_ptr(), 0, 1);
+            Ok(slot.assume_init())
+        }
+    }
+
     /// The slot around a core object.
     ///
     /// # Safety
