@@ -70,7 +70,10 @@ make_command() {
 		to=$(address v4 "$server")
 		;;
 	*)
-		command=("$tool" -d f0 -x "$index" "$@") port=18515
+		# A second until a retry (-u 18): on a busy machine rdma_rxe runs into the usual
+		# 67 ms, and when an ACK meets its repetition it numbers what follows anew, so
+		# that its messages overlap (req_retry and COMPST_WRITE_SEND in its source).
+		command=("$tool" -d f0 -x "$index" -u 18 "$@") port=18515
 		[ "$family" = v4 ] || command+=(--ipv6-addr)
 		;;
 	esac
