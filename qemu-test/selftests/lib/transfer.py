@@ -43,7 +43,7 @@ class Side:
         mine["source"] = (self.source.mr.rkey, self.source.address)
         self.tell(mine)
         self.peer = self.hear()
-        self.end.connect(self.peer, psn=0xFFFFF0, mtu=mtu)
+        self.end.connect(self.peer, psn=0xFFFFF0, mtu=mtu, timeout=18)
         self.tell("connected")
         self.hear()
 
