@@ -88,6 +88,9 @@ impl<S: Store> Qp<S> {
         self.req.recovering = false;
         self.req.probing = false;
         self.req.rnr_until = None;
+        let timeout = super::ack_timeout_ns(self.attrs.timeout);
+        let arrived = self.stream_at(self.ring.head);
+        self.req.window.acknowledged(now, arrived, timeout);
         self.restart_timer(now);
     }
 

@@ -27,6 +27,7 @@ mod responder;
 mod sgl;
 mod timer;
 mod transmit;
+mod window;
 pub mod wire;
 mod wr;
 

@@ -10,6 +10,7 @@ use super::transmit::padded;
 use super::transmit::run;
 use super::transmit::Source;
 use super::transmit::Transmit;
+use super::window::Window;
 use super::wire::AtomicEth;
 use super::wire::Bth;
 use super::wire::Deth;
@@ -56,6 +57,8 @@ pub(super) struct Requester {
     pub(super) probing: bool,
     /// A work request whose memory has vanished: it fails when it is the oldest.
     pub(super) broken: Option<u64>,
+    /// How much may be in flight.
+    pub(super) window: Window,
 }
 
 /// A request packet: its operation, length of its headers after the BTH, and payload.
@@ -135,6 +138,7 @@ impl<S: Store> Qp<S> {
         self.ring.psn = Psn::new(self.attrs.sq_psn);
         self.req.retries = self.attrs.retry_cnt;
         self.req.rnr_retries = self.attrs.rnr_retry;
+        self.req.window = Window::new(self.cfg.window);
     }
 
     /// SQE to RTS: what was posted before is flushed, what comes now is sent.
@@ -150,6 +154,14 @@ impl<S: Store> Qp<S> {
     /// Most packets of a READ that one request asks for.
     pub(super) fn read_chunk(&self) -> u32 {
         (self.cfg.window / 2 / self.attrs.path_mtu.bytes()).max(1)
+    }
+
+    /// Bytes that may be in flight: without acknowledgements there is nothing to tell how much is good.
+    fn window(&self) -> u32 {
+        match self.cfg.qp_type {
+            QpType::Rc => self.req.window.bytes(),
+            QpType::Uc | QpType::Ud => self.cfg.window,
+        }
     }
 
     /// Bytes in flight.
@@ -171,7 +183,7 @@ impl<S: Store> Qp<S> {
             packet: place.packet + 1,
             ..place
         };
-        let quarter = u64::from((self.cfg.window / 4).max(1));
+        let quarter = u64::from((self.window() / 4).max(1));
         place.packet + 1 == wqe.packets
             || self.stream_at(place) / quarter != self.stream_at(next) / quarter
     }
@@ -212,6 +224,7 @@ impl<S: Store> Qp<S> {
             self.request_run(at, &wqe, max_packets)?
         };
         self.arm(now);
+        self.req.window.sent(now, self.stream_at(self.req.cursor));
         Some(t)
     }
 
@@ -243,7 +256,7 @@ impl<S: Store> Qp<S> {
             .min(wqe.packets);
         let bytes = wqe.offset(end, mtu) - wqe.offset(at.packet, mtu);
         let in_flight = self.in_flight();
-        if in_flight > 0 && in_flight + u64::from(bytes) > u64::from(self.cfg.window) {
+        if in_flight > 0 && in_flight + u64::from(bytes) > u64::from(self.window()) {
             return None;
         }
         let len = (Bth::SIZE + Reth::SIZE) as u32;
@@ -262,7 +275,7 @@ impl<S: Store> Qp<S> {
     /// A run of packets of a SEND, WRITE or atomic.
     fn request_run(&mut self, at: Place, wqe: &SendWqe, max_packets: u32) -> Option<Transmit> {
         let mtu = self.attrs.path_mtu;
-        let room = u64::from(self.cfg.window).saturating_sub(self.in_flight());
+        let room = u64::from(self.window()).saturating_sub(self.in_flight());
         let by_window = (room / u64::from(mtu.bytes())) as u32;
         let outstanding = self.psn_at(at).since(self.psn_at(self.ring.head));
         let first = shape(wqe, at.packet, mtu);
@@ -353,6 +366,7 @@ impl<S: Store> Qp<S> {
     pub(super) fn ack_timed_out(&mut self, env: &mut impl Env) {
         if self.retry(env) {
             self.req.recovering = false;
+            self.req.window.timed_out();
         }
     }
 
@@ -364,6 +378,7 @@ impl<S: Store> Qp<S> {
         };
         self.req.retries = left;
         self.go_back();
+        self.req.window.lost();
         self.req.recovering = true;
         true
     }
