@@ -79,6 +79,7 @@ fn setup(rng: &mut Rng, seed: u64) -> Setup {
         rd_atomic: rng.pick(&[1, 2, 4, 16]),
         faults: Faults {
             latency_ns: 5_000,
+            packet_ns: rng.pick(&[0, 300]),
             loss: bad(rng),
             duplicate: bad(rng),
             reorder: bad(rng),

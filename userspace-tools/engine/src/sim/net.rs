@@ -14,6 +14,8 @@ use crate::Instant;
 pub struct Faults {
     /// Time on the wire.
     pub latency_ns: u64,
+    /// Time that the wire takes for each packet of a direction, while others wait in a queue without end.
+    pub packet_ns: u64,
     /// Lost.
     pub loss: u64,
     /// Delivered twice, the second time later.
@@ -28,6 +30,7 @@ impl Faults {
     /// A wire that only takes time.
     pub const NONE: Self = Self {
         latency_ns: 5_000,
+        packet_ns: 0,
         loss: 0,
         duplicate: 0,
         reorder: 0,
@@ -62,6 +65,8 @@ pub(super) struct Net {
     pub(super) faults: Faults,
     flying: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
     count: u64,
+    /// When the wire to each endpoint is free again.
+    free: [Instant; 2],
 }
 
 impl Net {
@@ -70,6 +75,7 @@ impl Net {
             faults,
             flying: BTreeMap::new(),
             count: 0,
+            free: [Instant(0); 2],
         }
     }
 
@@ -93,7 +99,9 @@ impl Net {
         for copy in 0..copies {
             let held = copy > 0 || rng.per_mille(faults.reorder);
             let hold = if held { rng.below(8) + 1 } else { 0 };
-            let at = now.after(faults.latency_ns * (1 + hold));
+            let gone = self.free[to].max(now).after(faults.packet_ns);
+            self.free[to] = gone;
+            let at = gone.after(faults.latency_ns * (1 + hold));
             self.count += 1;
             self.flying.insert((at, self.count), (to, frame.clone()));
         }
