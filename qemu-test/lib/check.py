@@ -27,8 +27,8 @@ GUEST_SUITES = ["kselftest", "verbs", "perftest", "interop"]
 SUITES = ["lint", "unit", *GUEST_SUITES]
 GUEST_LINE = re.compile(r"^# guest: (.+)$", re.MULTILINE)
 CARGO_LINE = re.compile(r"^test (.+) \.\.\. (ok|FAILED|ignored)(?:, (.*))?$")
-SECONDS_A_SCRIPT = 600
-HOST_SECONDS = 1200
+SECONDS_A_SCRIPT = 1100
+HOST_SECONDS = 1500
 
 EPILOG = """\
 suites:
