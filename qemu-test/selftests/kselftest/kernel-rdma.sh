@@ -31,7 +31,7 @@ shim() {
 
 make_shims() {
 	mkdir bin
-	modprobe -a ib_uverbs rdma_ucm udp_tunnel ip6_udp_tunnel
+	modprobe -a ib_uverbs rdma_ucm udp_tunnel ip6_udp_tunnel tun dummy veth
 	shim rdma 'exec $real "${@/#%rxe/ferroce}"'
 	shim ip 'exec $real "${@/#%tun/tap}"'
 	shim modinfo '[ "$1" != rdma_rxe ] || exit 0; exec $real "$@"'
@@ -49,5 +49,7 @@ kernel_test() {
 	[ "$FERROCE_DRIVER" = rxe ] || make_shims
 	bash "$SCRIPTS/$1"
 }
+
+ktap_name() { echo "the kernel's ${1#kernel_test }"; }
 
 ktap_main "$@"

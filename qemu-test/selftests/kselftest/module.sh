@@ -55,11 +55,11 @@ round() {
 	pair_down
 }
 
-test_twenty_lives_leave_no_memory_behind() {
+test_twelve_lives_leave_no_memory_behind() {
 	local before after
 	for _ in 1 2 3; do round; done
 	before=$(kernel_memory)
-	for _ in {1..20}; do round; done
+	for _ in {1..12}; do round; done
 	after=$(kernel_memory)
 	echo "kernel memory before: $before kB, after: $after kB"
 	[ $((after - before)) -lt 2048 ]
