@@ -85,26 +85,13 @@ pub(crate) fn add(name: &CStr, ndev: &NetDevice) -> Result {
     let mac = ndev.mac();
     device::register::<Door>(name, ndev, Device::guid_of(mac), |ib| {
         let dev = Device::new(ib, ndev)?;
-        Device::attach(&dev, &registry.stack, ndev).map_err(|e| explain(e, ndev))?;
+        // What stands in the way is in the log by now.
+        Device::attach(&dev, &registry.stack, ndev)
+            .map_err(|e| if e == EBUSY { EEXIST } else { e })?;
         let listed = registry.devices.lock().push(dev.clone(), GFP_KERNEL);
         listed.inspect_err(|_| dev.detach())?;
         Ok(dev)
     })
-}
-
-/// Says what stands in the way, and what the tool is to show.
-fn explain(e: Error, ndev: &NetDevice) -> Error {
-    if e == EBUSY {
-        pr_err!("{}: has a device already, see `rdma link`\n", ndev.name());
-        return EEXIST;
-    }
-    if e == EADDRINUSE {
-        pr_err!(
-            "{}: UDP port 4791 is taken in this network namespace, by rdma_rxe or a program\n",
-            ndev.name()
-        );
-    }
-    e
 }
 
 /// Forgets a device that the core gives back.

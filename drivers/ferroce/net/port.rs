@@ -184,7 +184,10 @@ impl<E: Endpoint> Port<E> {
         let added = self.table.by_ifindex.insert_at(dev.ifindex(), endpoint);
         match added {
             Ok(()) => state.devices += 1,
-            Err(EBUSY) => pr_err!("{}: the interface has a device already\n", dev.name()),
+            Err(EBUSY) => pr_err!(
+                "{}: the interface has a device already, see `rdma link`\n",
+                dev.name()
+            ),
             Err(_) => {}
         }
         if state.devices == 0 {

@@ -22,20 +22,6 @@ use ferroce_engine::WcStatus::Success;
 const KEY: u32 = Endpoint::KEY;
 const VA: u64 = Endpoint::VA;
 
-fn write(offset: u64) -> SendOp {
-    SendOp::Write {
-        va: VA + offset,
-        rkey: KEY,
-    }
-}
-
-fn read(offset: u64) -> SendOp {
-    SendOp::Read {
-        va: VA + offset,
-        rkey: KEY,
-    }
-}
-
 /// Loses the `n`th packet (from 0) that endpoint `side` sends.
 fn lose_nth(pair: &mut Pair, side: usize, n: usize) {
     let mut count = 0;
@@ -61,10 +47,10 @@ fn mixed_load(pair: &mut Pair) -> [Vec<u8>; 2] {
     b.recv(2, &[Endpoint::sge(200_000, 5000)]);
     let out = [Endpoint::sge(0, 5000)];
     let back = |at| [Endpoint::sge(at, 5000)];
-    a.send(1, write(0), &out).unwrap();
-    a.send(2, read(1 << 20), &back(500_000)).unwrap();
+    a.send(1, Endpoint::write(0), &out).unwrap();
+    a.send(2, Endpoint::read(1 << 20), &back(500_000)).unwrap();
     a.send(3, SendOp::Send, &out).unwrap();
-    a.send(4, read(1 << 20), &back(600_000)).unwrap();
+    a.send(4, Endpoint::read(1 << 20), &back(600_000)).unwrap();
     a.send(5, SendOp::SendImm([1; 4]), &out).unwrap();
     [data, remote]
 }
@@ -152,7 +138,7 @@ fn a_gap_makes_one_nak_and_one_repetition() {
     let mut pair = Pair::new(&Setup::default());
     lose_nth(&mut pair, 0, 2);
     let sge = [Endpoint::sge(0, 10 * 1024)];
-    pair.ends[0].send(1, write(0), &sge).unwrap();
+    pair.ends[0].send(1, Endpoint::write(0), &sge).unwrap();
     pair.settle(100);
     let requests = pair.sent.iter().filter(|s| s.from == 0).count();
     assert_eq!(requests, 10 + 8, "all from the lost one on");
@@ -173,8 +159,10 @@ fn r7_retry_count_is_exact() {
         let mut pair = Pair::new(&setup);
         pair.filter(|_, _| Verdict::Drop);
         let [a, _] = &mut pair.ends;
-        a.send(1, write(0), &[Endpoint::sge(0, 8)]).unwrap();
-        a.send(2, write(0), &[Endpoint::sge(0, 8)]).unwrap();
+        a.send(1, Endpoint::write(0), &[Endpoint::sge(0, 8)])
+            .unwrap();
+        a.send(2, Endpoint::write(0), &[Endpoint::sge(0, 8)])
+            .unwrap();
         pair.settle(100);
         let first = pair.sent.iter().filter(|s| s.psn.get() == 0xff_fffa);
         let times: Vec<u64> = first.map(|s| s.at.0).collect();
@@ -206,7 +194,7 @@ fn r7_retries_count_from_the_last_progress() {
     });
     for i in 0..20 {
         let sge = [Endpoint::sge(0, 8)];
-        pair.ends[0].send(i, write(0), &sge).unwrap();
+        pair.ends[0].send(i, Endpoint::write(0), &sge).unwrap();
         pair.settle(100);
     }
     assert!(pair.ends[0].sent().iter().all(|(_, s)| *s == Success));
@@ -222,7 +210,7 @@ fn without_timeout_nothing_is_repeated() {
     let mut pair = Pair::new(&setup);
     pair.filter(|_, _| Verdict::Drop);
     let sge = [Endpoint::sge(0, 8)];
-    pair.ends[0].send(1, write(0), &sge).unwrap();
+    pair.ends[0].send(1, Endpoint::write(0), &sge).unwrap();
     pair.settle(100);
     assert_eq!(pair.ends[0].sent(), []);
     assert_eq!(pair.sent.len(), 1);
@@ -345,7 +333,7 @@ fn r14_lost_read_responses() {
         lose_nth(&mut pair, 1, n);
         let data = pair.ends[1].fill(0, 10_000, 1);
         let sge = [Endpoint::sge(0, 10_000)];
-        pair.ends[0].send(1, read(0), &sge).unwrap();
+        pair.ends[0].send(1, Endpoint::read(0), &sge).unwrap();
         pair.settle(1000);
         assert_eq!(pair.ends[0].peek(0, 10_000), data);
         let writes = pair.ends[0].env.mem.writes(KEY, VA, 10_000);
@@ -366,7 +354,7 @@ fn r14_lost_read_responses() {
 fn answers_to_nothing_change_nothing() {
     let mut pair = Pair::new(&Setup::default());
     let sge = [Endpoint::sge(0, 8)];
-    pair.ends[0].send(1, write(0), &sge).unwrap();
+    pair.ends[0].send(1, Endpoint::write(0), &sge).unwrap();
     pair.settle(100);
     let syndromes = [
         Syndrome::Ack,
@@ -383,7 +371,7 @@ fn answers_to_nothing_change_nothing() {
     }
     pair.settle(100);
     assert_eq!(pair.ends[0].qp.state(), QpState::Rts);
-    pair.ends[0].send(2, write(0), &sge).unwrap();
+    pair.ends[0].send(2, Endpoint::write(0), &sge).unwrap();
     pair.settle(100);
     assert_eq!(pair.ends[0].sent(), [(1, Success), (2, Success)]);
 }
@@ -415,8 +403,8 @@ fn sequence_nak_behind_an_rnr_nak() {
 fn late_acknowledgement() {
     let mut pair = Pair::new(&Setup::default());
     let sge = [Endpoint::sge(0, 5000)];
-    pair.ends[0].send(1, write(0), &sge).unwrap();
-    pair.ends[0].send(2, write(0), &sge).unwrap();
+    pair.ends[0].send(1, Endpoint::write(0), &sge).unwrap();
+    pair.ends[0].send(2, Endpoint::write(0), &sge).unwrap();
     pair.filter(|_, _| Verdict::Drop);
     pair.transmit(0);
     let [a, _] = &mut pair.ends;
@@ -428,7 +416,7 @@ fn late_acknowledgement() {
     assert_eq!(pair.ends[0].sent(), [(1, Success), (2, Success)]);
     assert_eq!(pair.ends[0].qp.poll_timeout(), None);
     pair.filter(|_, _| Verdict::Pass);
-    pair.ends[0].send(3, write(0), &sge).unwrap();
+    pair.ends[0].send(3, Endpoint::write(0), &sge).unwrap();
     pair.transmit(0);
     assert_eq!(pair.sent.len(), 15, "each packet once");
 }

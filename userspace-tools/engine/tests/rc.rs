@@ -17,20 +17,6 @@ use ferroce_engine::WcStatus::Success;
 const KEY: u32 = Endpoint::KEY;
 const VA: u64 = Endpoint::VA;
 
-fn write(offset: u64) -> SendOp {
-    SendOp::Write {
-        va: VA + offset,
-        rkey: KEY,
-    }
-}
-
-fn read(offset: u64) -> SendOp {
-    SendOp::Read {
-        va: VA + offset,
-        rkey: KEY,
-    }
-}
-
 #[test]
 fn send_fills_the_receive() {
     let mut pair = Pair::new(&Setup::default());
@@ -130,7 +116,9 @@ fn scattered_both_ways() {
 #[test]
 fn inline_data_is_taken_at_post() {
     let mut pair = Pair::new(&Setup::default());
-    pair.ends[0].send_inline(1, write(10), b"inline").unwrap();
+    pair.ends[0]
+        .send_inline(1, Endpoint::write(10), b"inline")
+        .unwrap();
     pair.settle(100);
     assert_eq!(pair.ends[1].peek(10, 6), b"inline");
 }
@@ -198,8 +186,10 @@ fn all_operations(mtu: Mtu, len: u32) {
     pair.ends[1].recv(5, &[Endpoint::sge(100_000, len)]);
     let sge = [Endpoint::sge(0, len)];
     let back = [Endpoint::sge(500_000, len)];
-    pair.ends[0].send(1, write(3), &sge).unwrap();
-    pair.ends[0].send(2, read(1 << 20), &back).unwrap();
+    pair.ends[0].send(1, Endpoint::write(3), &sge).unwrap();
+    pair.ends[0]
+        .send(2, Endpoint::read(1 << 20), &back)
+        .unwrap();
     pair.ends[0].send(3, SendOp::Send, &sge).unwrap();
     pair.settle(1000);
     let sent = pair.ends[0].sent();
@@ -218,7 +208,7 @@ fn r36_acknowledge_request_on_last_packets() {
     let mut pair = Pair::new(&Setup::default());
     for i in 0..4 {
         let sge = [Endpoint::sge(0, 2500)];
-        pair.ends[0].send(i, write(0), &sge).unwrap();
+        pair.ends[0].send(i, Endpoint::write(0), &sge).unwrap();
     }
     pair.settle(100);
     let requests: Vec<_> = pair.sent.iter().filter(|s| s.from == 0).collect();
@@ -237,7 +227,7 @@ fn window_bounds_what_is_in_flight() {
     let mut pair = Pair::new(&setup);
     let data = pair.ends[0].fill(0, 1 << 20, 1);
     let sge = [Endpoint::sge(0, 1 << 20)];
-    pair.ends[0].send(1, write(0), &sge).unwrap();
+    pair.ends[0].send(1, Endpoint::write(0), &sge).unwrap();
     pair.transmit(0);
     assert_eq!(pair.sent.len(), 64);
     pair.settle(1000);
@@ -256,7 +246,7 @@ fn long_read_is_asked_for_in_chunks() {
     let mut pair = Pair::new(&setup);
     let data = pair.ends[1].fill(0, 300_000, 1);
     let sge = [Endpoint::sge(0, 300_000)];
-    pair.ends[0].send(1, read(0), &sge).unwrap();
+    pair.ends[0].send(1, Endpoint::read(0), &sge).unwrap();
     pair.settle(1000);
     assert_eq!(pair.ends[0].peek(0, 300_000), data);
     let requests = pair.sent.iter().filter(|s| s.from == 0).count();
@@ -275,9 +265,10 @@ fn r11_fence_waits_for_reads() {
         ..SendFlags::default()
     };
     let [a, _] = &mut pair.ends;
-    a.send(1, read(0), &[Endpoint::sge(0, 8)]).unwrap();
+    a.send(1, Endpoint::read(0), &[Endpoint::sge(0, 8)])
+        .unwrap();
     // Sends back what the READ has brought.
-    a.send_with(2, write(64), &[Endpoint::sge(0, 8)], flags)
+    a.send_with(2, Endpoint::write(64), &[Endpoint::sge(0, 8)], flags)
         .unwrap();
     pair.settle(100);
     assert_eq!(pair.ends[1].peek(64, 8), pair.ends[1].peek(0, 8));
@@ -293,7 +284,7 @@ fn reads_in_flight_are_limited() {
     let mut pair = Pair::new(&setup);
     for i in 0..5 {
         let sge = [Endpoint::sge(8 * i, 8)];
-        pair.ends[0].send(i, read(0), &sge).unwrap();
+        pair.ends[0].send(i, Endpoint::read(0), &sge).unwrap();
     }
     pair.transmit(0);
     assert_eq!(pair.sent.len(), 1);
@@ -307,7 +298,8 @@ fn sqd_drains_and_reports_once() {
     use ferroce_engine::QpState;
     let mut pair = Pair::new(&Setup::default());
     let [a, _] = &mut pair.ends;
-    a.send(1, write(0), &[Endpoint::sge(0, 5000)]).unwrap();
+    a.send(1, Endpoint::write(0), &[Endpoint::sge(0, 5000)])
+        .unwrap();
     pair.transmit(0);
     let change = |state| ModifyAttrs {
         state: Some(state),
@@ -316,7 +308,8 @@ fn sqd_drains_and_reports_once() {
     };
     let [a, _] = &mut pair.ends;
     a.qp.modify(&change(QpState::Sqd), &mut a.env).unwrap();
-    a.send(2, write(0), &[Endpoint::sge(0, 10)]).unwrap();
+    a.send(2, Endpoint::write(0), &[Endpoint::sge(0, 10)])
+        .unwrap();
     assert_eq!(a.env.events, []);
     pair.settle(100);
     let [a, _] = &mut pair.ends;
@@ -341,8 +334,8 @@ fn r36_header_bits() {
     });
     for len in 0..9 {
         let sge = [Endpoint::sge(0, len)];
-        pair.ends[0].send(1, write(0), &sge).unwrap();
-        pair.ends[0].send(2, read(0), &sge).unwrap();
+        pair.ends[0].send(1, Endpoint::write(0), &sge).unwrap();
+        pair.ends[0].send(2, Endpoint::read(0), &sge).unwrap();
     }
     pair.settle(100);
     assert_eq!(pair.ends[0].env.send_cq.len(), 18);
@@ -367,7 +360,7 @@ fn first_packet_in_rtr_is_reported() {
     b.recv(1, &[Endpoint::sge(0, 8)]);
     let sge = [Endpoint::sge(0, 8)];
     a.send(1, SendOp::Send, &sge).unwrap();
-    a.send(2, write(0), &sge).unwrap();
+    a.send(2, Endpoint::write(0), &sge).unwrap();
     pair.settle(100);
     assert_eq!(pair.ends[1].env.events, [QpEvent::CommEstablished]);
     assert_eq!(pair.ends[0].sent(), [(1, Success), (2, Success)]);

@@ -37,13 +37,6 @@ fn datagram(qkey: u32, imm: Option<[u8; 4]>) -> SendOp {
     }
 }
 
-fn write(offset: u64) -> SendOp {
-    SendOp::Write {
-        va: VA + offset,
-        rkey: KEY,
-    }
-}
-
 /// The payload lies behind the 40 bytes of the GRH area: case R42.
 #[test]
 fn r42_datagram_behind_the_grh_area() {
@@ -161,7 +154,7 @@ fn connection_carries_messages_of_any_size() {
         let data = pair.ends[0].fill(0, len as usize, 1);
         pair.ends[1].recv(5, &[Endpoint::sge(2 << 20, len)]);
         let from = [Endpoint::sge(0, len)];
-        pair.ends[0].send(1, write(0), &from).unwrap();
+        pair.ends[0].send(1, Endpoint::write(0), &from).unwrap();
         pair.ends[0].send(2, SendOp::Send, &from).unwrap();
         pair.settle(1000);
         assert_eq!(pair.ends[0].sent(), [(1, Success), (2, Success)]);

@@ -6,7 +6,6 @@ use ferroce_engine::sim::Endpoint;
 use ferroce_engine::sim::Faults;
 use ferroce_engine::sim::Pair;
 use ferroce_engine::sim::Setup;
-use ferroce_engine::SendOp;
 use ferroce_engine::WcStatus;
 
 const MESSAGES: u64 = 50;
@@ -26,11 +25,8 @@ fn write_over(packet_ns: u64) -> usize {
     };
     let mut pair = Pair::new(&setup);
     for id in 0..MESSAGES {
-        let write = SendOp::Write {
-            va: Endpoint::VA,
-            rkey: Endpoint::KEY,
-        };
         let sge = [Endpoint::sge(0, LEN)];
+        let write = Endpoint::write(0);
         pair.ends[0].send(id, write, &sge).expect("there is room");
     }
     pair.settle(100_000);

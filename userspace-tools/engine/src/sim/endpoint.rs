@@ -100,6 +100,22 @@ impl Endpoint {
         }
     }
 
+    /// An RDMA WRITE to the peer's memory, which lies at the same addresses.
+    pub fn write(offset: u64) -> SendOp {
+        SendOp::Write {
+            va: Self::VA + offset,
+            rkey: Self::KEY,
+        }
+    }
+
+    /// An RDMA READ from the peer's memory.
+    pub fn read(offset: u64) -> SendOp {
+        SendOp::Read {
+            va: Self::VA + offset,
+            rkey: Self::KEY,
+        }
+    }
+
     /// Posts a signalled send work request.
     pub fn send(&mut self, wr_id: u64, op: SendOp, sges: &[Sge]) -> Result<(), PostError> {
         let flags = SendFlags {
