@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The core's callbacks, each turned into a method of [`Driver`].
+//!
+//! All are called in process context. The core serialises creation, use and
+//! destruction of each object, which is what makes [`Slot`] sound.
+
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "callbacks: the RDMA core is their only caller, and its contract is in ib_verbs.h"
+)]
+
+mod cq;
+mod mr;
+mod port;
+mod qp;
+
+use super::{
+    device::DeviceSlot,
+    mmap::Mapping,
+    slot::Slot,
+    Driver, //
+};
+use crate::bindings;
+use cq::{create_cq, destroy_cq, poll_cq, req_notify_cq};
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+use mr::{alloc_pd, dealloc_pd, dereg_mr, get_dma_mr, reg_user_mr};
+use port::{
+    alloc_ucontext, dealloc_ucontext, get_link_layer, get_port_immutable, query_device, query_gid,
+    query_pkey, query_port,
+};
+use qp::{create_qp, destroy_qp, modify_qp, post_recv, post_send, query_qp};
+
+type PdSlot<D> = Slot<bindings::ib_pd, <D as Driver>::Pd>;
+type CqSlot<D> = Slot<bindings::ib_cq, <D as Driver>::Cq>;
+type QpSlot<D> = Slot<bindings::ib_qp, <D as Driver>::Qp>;
+type MrSlot<D> = Slot<bindings::ib_mr, <D as Driver>::Mr>;
+type ContextSlot = bindings::ib_ucontext;
+
+fn errno(result: Result) -> c_int {
+    result.map_or_else(|e| e.to_errno(), |()| 0)
+}
+
+/// Copies a driver's answer out; what does not fit is an error of the provider.
+unsafe fn respond<T>(udata: *mut bindings::ib_udata, answer: &T) -> Result {
+    // SAFETY: `udata` is of a running call.
+    unsafe {
+        if (*udata).outlen < size_of::<T>() {
+            return Err(EINVAL);
+        }
+        let from = core::ptr::from_ref(answer).cast_mut().cast();
+        to_result(bindings::ib_copy_to_udata(udata, from, size_of::<T>()))
+    }
+}
+
+/// The operations of driver `D`.
+pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
+    bindings::ib_device_ops {
+        owner: kernel::module::this_module::<crate::LocalModule>()
+            .as_ptr()
+            .cast(),
+        driver_id: D::DRIVER_ID,
+        uverbs_abi_ver: D::ABI_VERSION,
+        query_device: Some(query_device::<D>),
+        query_port: Some(query_port::<D>),
+        query_pkey: Some(query_pkey),
+        query_gid: Some(query_gid::<D>),
+        get_port_immutable: Some(get_port_immutable),
+        get_link_layer: Some(get_link_layer),
+        alloc_ucontext: Some(alloc_ucontext),
+        dealloc_ucontext: Some(dealloc_ucontext),
+        disassociate_ucontext: Some(dealloc_ucontext),
+        mmap: Some(Mapping::mmap),
+        mmap_free: Some(Mapping::free),
+        alloc_pd: Some(alloc_pd::<D>),
+        dealloc_pd: Some(dealloc_pd::<D>),
+        reg_user_mr: Some(reg_user_mr::<D>),
+        get_dma_mr: Some(get_dma_mr::<D>),
+        dereg_mr: Some(dereg_mr::<D>),
+        create_cq: Some(create_cq::<D>),
+        destroy_cq: Some(destroy_cq::<D>),
+        poll_cq: Some(poll_cq),
+        req_notify_cq: Some(req_notify_cq::<D>),
+        create_qp: Some(create_qp::<D>),
+        modify_qp: Some(modify_qp::<D>),
+        query_qp: Some(query_qp::<D>),
+        destroy_qp: Some(destroy_qp::<D>),
+        post_send: Some(post_send::<D>),
+        post_recv: Some(post_recv),
+        dealloc_driver: Some(DeviceSlot::<D>::dealloc),
+        size_ib_pd: size_of::<PdSlot<D>>(),
+        size_ib_cq: size_of::<CqSlot<D>>(),
+        size_ib_qp: size_of::<QpSlot<D>>(),
+        size_ib_ucontext: size_of::<ContextSlot>(),
+        ..Default::default()
+    }
+}

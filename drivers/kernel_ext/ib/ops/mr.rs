@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Callbacks of protection domains and memory regions.
+
+use super::{
+    errno,
+    MrSlot,
+    PdSlot, //
+};
+use crate::{
+    bindings,
+    kernel_ext::ib::{
+        device::DeviceSlot,
+        Driver, //
+    },
+};
+use kernel::{
+    alloc::KBox,
+    prelude::*,
+    sync::Arc, //
+};
+
+pub(super) unsafe extern "C" fn alloc_pd<D: Driver>(
+    ib: *mut bindings::ib_pd,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: the core gives a fresh PD of our size on a registered device.
+    errno(unsafe {
+        let device = DeviceSlot::<D>::get((*ib).device);
+        D::alloc_pd(device).map(|pd| PdSlot::<D>::of(ib).fill(pd))
+    })
+}
+
+pub(super) unsafe extern "C" fn dealloc_pd<D: Driver>(
+    ib: *mut bindings::ib_pd,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: the core destroys a PD that it made, once, when nothing uses it.
+    drop(unsafe { PdSlot::<D>::of(ib) }.take());
+    0
+}
+
+/// Makes the core's object for a region, which is ours to allocate.
+fn new_mr<D: Driver>(pd: *mut bindings::ib_pd, result: Result<Arc<D::Mr>>) -> *mut bindings::ib_mr {
+    let made = result.and_then(|mr| {
+        let slot = MrSlot::<D>::empty();
+        match slot {
+            Ok(slot) => {
+                let ib = KBox::into_raw(slot).cast::<bindings::ib_mr>();
+                let (lkey, rkey) = D::mr_keys(&mr);
+                // SAFETY: the slot is ours until the core has it.
+                unsafe {
+                    (*ib).device = (*pd).device;
+                    (*ib).pd = pd;
+                    (*ib).lkey = lkey;
+                    (*ib).rkey = rkey;
+                    MrSlot::<D>::of(ib).fill(mr);
+                }
+                Ok(ib)
+            }
+            Err(e) => {
+                D::dereg_mr(mr);
+                Err(e)
+            }
+        }
+    });
+    made.unwrap_or_else(|e| e.to_ptr())
+}
+
+pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
+    pd: *mut bindings::ib_pd,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: c_int,
+    dmah: *mut bindings::ib_dmah,
+    _udata: *mut bindings::ib_udata,
+) -> *mut bindings::ib_mr {
+    if !dmah.is_null() {
+        return EOPNOTSUPP.to_ptr();
+    }
+    // SAFETY: the core gives a PD of this driver.
+    let object = unsafe { PdSlot::<D>::get(pd) };
+    new_mr::<D>(
+        pd,
+        D::reg_user_mr(object, start, length, iova, access as u32),
+    )
+}
+
+pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
+    pd: *mut bindings::ib_pd,
+    access: c_int,
+) -> *mut bindings::ib_mr {
+    // SAFETY: the core gives a PD of this driver.
+    let object = unsafe { PdSlot::<D>::get(pd) };
+    new_mr::<D>(pd, D::get_dma_mr(object, access as u32))
+}
+
+pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
+    ib: *mut bindings::ib_mr,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: the core gives back what `new_mr` made, once.
+    unsafe {
+        if let Some(mr) = MrSlot::<D>::of(ib).take() {
+            D::dereg_mr(mr);
+        }
+        drop(KBox::from_raw(ib.cast::<MrSlot<D>>()));
+    }
+    0
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Callbacks of queue pairs.
+
+use super::{
+    errno,
+    respond,
+    CqSlot,
+    PdSlot,
+    QpSlot, //
+};
+use crate::{
+    bindings,
+    kernel_ext::ib::{
+        device::DeviceSlot,
+        mmap::Mapping,
+        slot::Slot,
+        Driver,
+        QpSink,
+        Ring, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+pub(super) unsafe extern "C" fn create_qp<D: Driver>(
+    ib: *mut bindings::ib_qp,
+    init: *mut bindings::ib_qp_init_attr,
+    udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: the core gives a fresh QP of our size, with PD and CQs of this driver.
+    errno(unsafe {
+        let init = &mut *init;
+        if udata.is_null() || init.create_flags != 0 || !init.srq.is_null() {
+            return EOPNOTSUPP.to_errno();
+        }
+        if init.send_cq.is_null() || init.recv_cq.is_null() || (*ib).pd.is_null() {
+            return EINVAL.to_errno();
+        }
+        let device = DeviceSlot::<D>::get((*ib).device);
+        let pd = PdSlot::<D>::get((*ib).pd);
+        let send_cq = CqSlot::<D>::get(init.send_cq);
+        let recv_cq = CqSlot::<D>::get(init.recv_cq);
+        D::create_qp(device, pd, send_cq, recv_cq, init, QpSink(ib)).and_then(|qp| {
+            let slot = QpSlot::<D>::of(ib);
+            let (number, sq, rq) = D::qp_parts(&qp);
+            (*ib).qp_num = number;
+            let shown = show_rings(slot, udata, sq, rq);
+            slot.fill(qp);
+            shown.inspect_err(|_| {
+                if let Some(qp) = slot.take() {
+                    D::destroy_qp(qp);
+                }
+            })
+        })
+    })
+}
+
+unsafe fn show_rings<I, T>(
+    slot: &mut Slot<I, T>,
+    udata: *mut bindings::ib_udata,
+    sq: &Arc<Ring>,
+    rq: &Arc<Ring>,
+) -> Result {
+    // SAFETY: `udata` is of a running call.
+    unsafe {
+        let (mapping, sq_mi) = Mapping::offer(udata, sq)?;
+        slot.mappings[0] = mapping;
+        let (mapping, rq_mi) = Mapping::offer(udata, rq)?;
+        slot.mappings[1] = mapping;
+        respond(udata, &bindings::rxe_create_qp_resp { rq_mi, sq_mi })
+    }
+}
+
+pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
+    ib: *mut bindings::ib_qp,
+    attr: *mut bindings::ib_qp_attr,
+    mask: c_int,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: the core gives a live QP of this driver and its attributes.
+    errno(unsafe { D::modify_qp(QpSlot::<D>::get(ib), &*attr, mask as u32) })
+}
+
+pub(super) unsafe extern "C" fn query_qp<D: Driver>(
+    ib: *mut bindings::ib_qp,
+    attr: *mut bindings::ib_qp_attr,
+    _mask: c_int,
+    init: *mut bindings::ib_qp_init_attr,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        D::query_qp(&QpSlot::<D>::get(ib), &mut *attr);
+        (*init).event_handler = (*ib).event_handler;
+        (*init).qp_context = (*ib).qp_context;
+        (*init).send_cq = (*ib).send_cq;
+        (*init).recv_cq = (*ib).recv_cq;
+        (*init).cap = (*attr).cap;
+        (*init).qp_type = (*ib).qp_type;
+    }
+    0
+}
+
+pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
+    ib: *mut bindings::ib_qp,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: the core destroys a QP that it made, once.
+    if let Some(qp) = unsafe { QpSlot::<D>::of(ib) }.take() {
+        D::destroy_qp(qp);
+    }
+    0
+}
+
+/// User space writes its work requests into the ring and calls this without any.
+pub(super) unsafe extern "C" fn post_send<D: Driver>(
+    ib: *mut bindings::ib_qp,
+    wr: *const bindings::ib_send_wr,
+    bad: *mut *const bindings::ib_send_wr,
+) -> c_int {
+    if !wr.is_null() {
+        // SAFETY: the core gives memory for the request that failed.
+        unsafe { *bad = wr };
+        return EOPNOTSUPP.to_errno();
+    }
+    // SAFETY: the core gives a live QP of this driver.
+    errno(D::ring_doorbell(unsafe { QpSlot::<D>::get(ib) }))
+}
+
+pub(super) unsafe extern "C" fn post_recv(
+    _ib: *mut bindings::ib_qp,
+    wr: *const bindings::ib_recv_wr,
+    bad: *mut *const bindings::ib_recv_wr,
+) -> c_int {
+    // SAFETY: the core gives memory for the request that failed.
+    unsafe { *bad = wr };
+    EOPNOTSUPP.to_errno()
+}
