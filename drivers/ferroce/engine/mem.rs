@@ -5,9 +5,11 @@
 use core::ops::DerefMut;
 
 use super::Completion;
+use super::LocalOp;
 use super::ReadReplay;
 use super::RecvWr;
 use super::SendWqe;
+use super::WcStatus;
 
 /// What an access needs of a memory region.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -100,6 +102,10 @@ pub trait Env {
     /// Takes the next receive work request and encodes its scatter list into `out` (see [`super::Sge::encode`]);
     /// lists that do not fit never got into the queue. `None`: the queue is empty.
     fn next_recv(&mut self, out: &mut [u8]) -> Option<RecvWr>;
+
+    /// Does a local operation, once; in the order of the send queue, and after READs and atomics that it is fenced from.
+    /// An error is the status that the work request completes with.
+    fn local(&mut self, op: &LocalOp) -> Result<(), WcStatus>;
 
     /// Puts a completion into the send completion queue.
     fn complete_send(&mut self, completion: Completion);

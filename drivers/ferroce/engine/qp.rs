@@ -176,9 +176,9 @@ impl<S: Store> Qp<S> {
             return Err(PostError::Full);
         }
         let len = self.message_len(wr, data).ok_or(PostError::Invalid)?;
-        let packets = match wr.op {
-            SendOp::Malformed => 0,
-            _ => self.attrs.path_mtu.packets(len),
+        let (packets, data) = match wr.op {
+            SendOp::Malformed | SendOp::Local(_) => (0, &[][..]),
+            _ => (self.attrs.path_mtu.packets(len), data),
         };
         let wqe = SendWqe {
             wr_id: wr.wr_id,
@@ -204,9 +204,10 @@ impl<S: Store> Qp<S> {
             QpType::Uc => !datagram && !op.fetches() && !matches!(op, SendOp::SendInvalidate(_)),
             QpType::Ud => datagram,
         };
-        let malformed = matches!(op, SendOp::Malformed);
-        if malformed {
-            return Some(0);
+        match op {
+            SendOp::Malformed => return Some(0),
+            SendOp::Local(_) => return self.has_local().then_some(0),
+            _ => (),
         }
         let len = if wr.flags.inline {
             let fits = data.len() <= cfg.max_inline as usize && !op.fetches();
@@ -319,8 +320,16 @@ impl<S: Store> Qp<S> {
         }
     }
 
-    /// Completes the oldest send work request.
+    /// Completes the oldest send work request, and if it went well the local operations behind it that have run.
     pub(super) fn complete_head(&mut self, status: WcStatus, env: &mut impl Env) {
+        self.complete_oldest(status, env);
+        if status == WcStatus::Success {
+            self.complete_local(env);
+        }
+    }
+
+    /// Completes the oldest send work request.
+    pub(super) fn complete_oldest(&mut self, status: WcStatus, env: &mut impl Env) {
         let Some(wqe) = self.wqe(self.ring.head.wqe).copied() else {
             return;
         };

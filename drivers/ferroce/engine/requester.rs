@@ -55,8 +55,8 @@ pub(super) struct Requester {
     pub(super) recovering: bool,
     /// RNR was answered: one message at a time until the peer has taken one.
     pub(super) probing: bool,
-    /// A work request whose memory has vanished: it fails when it is the oldest.
-    pub(super) broken: Option<u64>,
+    /// A work request that cannot go on, and how: it fails when it is the oldest.
+    pub(super) broken: Option<(u64, WcStatus)>,
     /// How much may be in flight.
     pub(super) window: Window,
 }
@@ -200,17 +200,24 @@ impl<S: Store> Qp<S> {
             QpState::Sqd => self.req.started,
             _ => return None,
         };
-        let at = self.req.cursor;
-        let oldest = at.wqe == self.ring.head.wqe;
-        if at.wqe >= limit || self.req.rnr_until.is_some() || self.req.probing && !oldest {
+        if self.held_back() {
             return None;
         }
+        self.run_local(limit, env);
+        let at = self.req.cursor;
+        if at.wqe >= limit || self.held_back() {
+            return None;
+        }
+        let oldest = at.wqe == self.ring.head.wqe;
         let wqe = *self.wqe(at.wqe)?;
         if let Err(status) = self.check_request(at, &wqe, env) {
             // Its turn to fail comes when all before it are done.
             if oldest {
                 self.fail_send(status, env);
             }
+            return None;
+        }
+        if matches!(wqe.op, SendOp::Local(_)) {
             return None;
         }
         let waits = wqe.flags.fence && at.packet == 0 && self.req.fetching > 0;
@@ -228,13 +235,19 @@ impl<S: Store> Qp<S> {
         Some(t)
     }
 
+    /// The peer is not ready: nothing is sent before the time that it asked for, and then only the oldest request.
+    fn held_back(&self) -> bool {
+        let oldest = self.req.cursor.wqe == self.ring.head.wqe;
+        self.req.rnr_until.is_some() || self.req.probing && !oldest
+    }
+
     /// Whether a work request can start.
     fn check_request(&self, at: Place, wqe: &SendWqe, env: &impl Env) -> Result<(), WcStatus> {
         if matches!(wqe.op, SendOp::Malformed) {
             return Err(WcStatus::LocQpOpErr);
         }
-        if self.req.broken == Some(at.wqe) {
-            return Err(WcStatus::LocProtErr);
+        if let Some((_, status)) = self.req.broken.filter(|(broken, _)| *broken == at.wqe) {
+            return Err(status);
         }
         if at.packet > 0 || wqe.flags.inline {
             return Ok(());
@@ -388,7 +401,7 @@ impl<S: Store> Qp<S> {
         if self.wqe(place.wqe).is_none() {
             return;
         }
-        self.req.broken = Some(place.wqe);
+        self.req.broken = Some((place.wqe, WcStatus::LocProtErr));
         if self.req.cursor > place {
             self.req.cursor = place;
         }

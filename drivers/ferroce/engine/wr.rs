@@ -78,8 +78,44 @@ pub enum SendOp {
         /// Immediate data, in network byte order.
         imm: Option<[u8; 4]>,
     },
+    /// An operation of this side, which nothing is sent for. Not on a datagram queue pair.
+    Local(LocalOp),
     /// A request that the caller found malformed: completes with [`WcStatus::LocQpOpErr`] when its turn comes.
     Malformed,
+}
+
+/// What a work request does on this side; the engine gives it its turn, [`super::Env::local`] does it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum LocalOp {
+    /// Takes a key away from a memory region or a window. Runs when all before it is complete.
+    Invalidate {
+        /// The key.
+        key: u32,
+    },
+    /// Binds a memory window.
+    BindWindow {
+        /// Key of the window as it is.
+        window: u32,
+        /// Its key from now on.
+        key: u32,
+        /// Key of the memory region.
+        mr: u32,
+        /// First address.
+        va: u64,
+        /// Bytes; 0 unbinds.
+        len: u64,
+        /// What the peer may do, bits of `enum ib_access_flags`.
+        access: u32,
+    },
+    /// Gives a fast registration its key.
+    Register {
+        /// The memory region, by its key so far.
+        mr: u32,
+        /// Its key from now on.
+        key: u32,
+        /// What may be done, bits of `enum ib_access_flags`.
+        access: u32,
+    },
 }
 
 impl SendOp {
@@ -90,6 +126,9 @@ impl SendOp {
             Self::Read { .. } => WcOpcode::RdmaRead,
             Self::CompareSwap { .. } => WcOpcode::CompSwap,
             Self::FetchAdd { .. } => WcOpcode::FetchAdd,
+            Self::Local(LocalOp::BindWindow { .. }) => WcOpcode::BindMw,
+            Self::Local(LocalOp::Invalidate { .. }) => WcOpcode::LocalInv,
+            Self::Local(LocalOp::Register { .. }) => WcOpcode::RegMr,
             _ => WcOpcode::Send,
         }
     }
@@ -187,6 +226,12 @@ pub enum WcOpcode {
     CompSwap = 3,
     /// Fetch and add.
     FetchAdd = 4,
+    /// A window was bound.
+    BindMw = 5,
+    /// A key was invalidated.
+    LocalInv = 6,
+    /// A fast registration was made.
+    RegMr = 10,
     /// A message was received.
     Recv = 128,
     /// An RDMA WRITE with immediate data was received.

@@ -17,11 +17,13 @@ use crate::{
     engine::{
         self,
         Completion,
+        LocalOp,
         PostError,
         QpEvent,
         QpState,
         RecvWr,
-        SendOp, //
+        SendOp,
+        WcStatus, //
     },
 };
 
@@ -109,6 +111,10 @@ impl<'a> engine::Env for Env<'a> {
         self.side.rq_next = ring.next(index);
         ring.set_consumer(self.side.rq_next);
         Some(wr)
+    }
+
+    fn local(&mut self, _op: &LocalOp) -> Result<(), WcStatus> {
+        Err(WcStatus::LocQpOpErr)
     }
 
     fn complete_send(&mut self, c: Completion) {

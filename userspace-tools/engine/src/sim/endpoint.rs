@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 use super::HostMemory;
 use crate::Completion;
 use crate::Env;
+use crate::LocalOp;
+use crate::Memory;
 use crate::PostError;
 use crate::Qp;
 use crate::QpEvent;
@@ -18,6 +20,7 @@ use crate::SendWqe;
 use crate::SendWr;
 use crate::Sge;
 use crate::Store;
+use crate::WcStatus;
 
 /// Storage in vectors.
 pub struct VecStore;
@@ -39,6 +42,8 @@ pub struct HostEnv {
     pub send_cq: Vec<Completion>,
     /// Receive completions, oldest first.
     pub recv_cq: Vec<Completion>,
+    /// Local operations that were done or tried, oldest first.
+    pub locals: Vec<LocalOp>,
     /// Asynchronous events, oldest first.
     pub events: Vec<QpEvent>,
 }
@@ -60,6 +65,16 @@ impl Env for HostEnv {
             num_sge: sges.len() as u32,
             total: sges.iter().map(|sge| sge.len).sum(),
         })
+    }
+
+    /// Invalidates keys; windows and registrations go well if their region exists.
+    fn local(&mut self, op: &LocalOp) -> Result<(), WcStatus> {
+        self.locals.push(*op);
+        match *op {
+            LocalOp::Invalidate { key } => self.mem.invalidate(key),
+            LocalOp::BindWindow { mr, .. } | LocalOp::Register { mr, .. } => self.mem.known(mr),
+        }
+        .map_err(|_| WcStatus::LocQpOpErr)
     }
 
     fn complete_send(&mut self, completion: Completion) {
