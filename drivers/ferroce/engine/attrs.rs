@@ -151,6 +151,10 @@ pub(super) mod access_flags {
     pub(crate) const REMOTE_READ: u32 = 1 << 2;
     /// Atomics.
     pub(crate) const REMOTE_ATOMIC: u32 = 1 << 3;
+    /// FLUSH to global visibility.
+    pub(crate) const FLUSH_GLOBAL: u32 = 1 << 8;
+    /// FLUSH to persistence.
+    pub(crate) const FLUSH_PERSISTENT: u32 = 1 << 9;
 }
 
 /// The attributes of a queue pair as the verbs show them.

@@ -136,13 +136,15 @@ impl<S: Store> Qp<S> {
             return;
         }
         let head = self.ring.head;
-        let Some(wqe) = self.wqe(head.wqe).filter(|wqe| wqe.op.is_read()) else {
+        let by_read = |op: &super::SendOp| op.is_read() || op.is_placement();
+        let Some(wqe) = self.wqe(head.wqe).filter(|wqe| by_read(&wqe.op)) else {
             return;
         };
         let mtu = self.attrs.path_mtu;
         let from = wqe.offset(head.packet, mtu);
         let to = wqe.offset(head.packet + 1, mtu);
-        if pkt.payload.len() != (to - from) as usize {
+        let expected = if wqe.op.is_read() { to - from } else { 0 };
+        if pkt.payload.len() != expected as usize {
             self.fail_send(WcStatus::BadRespErr, env);
             return;
         }
@@ -160,9 +162,8 @@ impl<S: Store> Qp<S> {
             return;
         }
         let head = self.ring.head.wqe;
-        let atomic = |op: &super::SendOp| op.fetches() && !op.is_read();
         let (true, Some(old)) = (
-            self.wqe(head).is_some_and(|wqe| atomic(&wqe.op)),
+            self.wqe(head).is_some_and(|wqe| wqe.op.is_atomic()),
             pkt.atomic_ack,
         ) else {
             return;

@@ -70,6 +70,13 @@ pub trait Memory {
     /// Does an atomic, needing [`Access::RemoteAtomic`], and returns the old value.
     fn atomic(&self, key: u32, va: u64, op: AtomicOp) -> Result<u64, MemError>;
 
+    /// Stores 8 bytes at a multiple of 8, seen whole or not at all, needing [`Access::RemoteWrite`].
+    fn atomic_write(&self, key: u32, va: u64, data: [u8; 8]) -> Result<(), MemError>;
+
+    /// Makes what was written to `range` (address and length; `None`: the whole region) visible or persistent. The
+    /// region must allow each bit of `placement`: [`super::wire::Feth::GLOBAL`], [`super::wire::Feth::PERSISTENT`].
+    fn flush(&self, key: u32, range: Option<(u64, u64)>, placement: u8) -> Result<(), MemError>;
+
     /// Invalidates a key on behalf of the peer's SEND with invalidate.
     fn invalidate(&self, key: u32) -> Result<(), MemError>;
 }

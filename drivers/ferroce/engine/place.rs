@@ -7,6 +7,7 @@ use super::responder::remote_error;
 use super::responder::Message;
 use super::responder::Refusal;
 use super::sgl;
+use super::wire::Feth;
 use super::wire::NakCode;
 use super::wire::Operation;
 use super::wire::Reth;
@@ -46,6 +47,10 @@ impl<S: Store> Qp<S> {
             self.write(pkt, env)
         } else if op == Operation::ReadRequest {
             self.read(pkt, env)
+        } else if op == Operation::Flush {
+            self.flush_memory(pkt, env)
+        } else if op == Operation::AtomicWrite {
+            self.atomic_write(pkt, env)
         } else {
             self.atomic(pkt, env)
         }
@@ -55,7 +60,9 @@ impl<S: Store> Qp<S> {
     fn size_fits(&self, pkt: &Packet<'_>) -> bool {
         let op = pkt.opcode.op;
         let (len, mtu) = (pkt.payload.len(), self.attrs.path_mtu.bytes() as usize);
-        if !op.is_send() && !op.is_write() {
+        if op == Operation::AtomicWrite {
+            len == size_of::<u64>()
+        } else if !op.is_send() && !op.is_write() {
             len == 0
         } else if !op.ends() {
             len == mtu
@@ -216,6 +223,41 @@ impl<S: Store> Qp<S> {
         self.finish_message();
         self.remember_read(pkt.bth.psn, &reth, packets, self.resp.msn);
         Ok(packets)
+    }
+
+    /// A FLUSH request: all before it has been placed already.
+    fn flush_memory(&mut self, pkt: &Packet<'_>, env: &impl Env) -> Result<u32, Refusal> {
+        let (feth, reth) = pkt.feth.zip(pkt.reth).ok_or(INVALID)?;
+        let wants = |bit, access| feth.placement & bit == 0 || self.attrs.access & access != 0;
+        let enabled = wants(Feth::GLOBAL, access_flags::FLUSH_GLOBAL)
+            && wants(Feth::PERSISTENT, access_flags::FLUSH_PERSISTENT);
+        if !feth.is_valid() || !enabled || !self.answer_room() {
+            return Err(INVALID);
+        }
+        let range = (feth.selectivity == Feth::RANGE).then_some((reth.va, u64::from(reth.len)));
+        env.mem()
+            .flush(reth.rkey, range, feth.placement)
+            .map_err(|error| Refusal::Nak(remote_error(error)))?;
+        self.finish_message();
+        self.remember_placement(pkt.bth.psn, self.resp.msn);
+        Ok(1)
+    }
+
+    /// An ATOMIC WRITE request.
+    fn atomic_write(&mut self, pkt: &Packet<'_>, env: &impl Env) -> Result<u32, Refusal> {
+        let reth = pkt.reth.ok_or(INVALID)?;
+        let data = *pkt.payload.first_chunk().ok_or(INVALID)?;
+        let enabled = self.attrs.access & access_flags::REMOTE_WRITE != 0;
+        let fits = reth.len == 8 && reth.va & 7 == 0;
+        if !enabled || !fits || !self.answer_room() {
+            return Err(INVALID);
+        }
+        env.mem()
+            .atomic_write(reth.rkey, reth.va, data)
+            .map_err(|error| Refusal::Nak(remote_error(error)))?;
+        self.finish_message();
+        self.remember_placement(pkt.bth.psn, self.resp.msn);
+        Ok(1)
     }
 
     /// An atomic request.

@@ -178,6 +178,7 @@ impl<S: Store> Qp<S> {
         let len = self.message_len(wr, data).ok_or(PostError::Invalid)?;
         let (packets, data) = match wr.op {
             SendOp::Malformed | SendOp::Local(_) => (0, &[][..]),
+            SendOp::Flush { .. } | SendOp::AtomicWrite { .. } => (1, &[][..]),
             _ => (self.attrs.path_mtu.packets(len), data),
         };
         let wqe = SendWqe {
@@ -199,7 +200,7 @@ impl<S: Store> Qp<S> {
     fn message_len(&self, wr: &SendWr, data: &[u8]) -> Option<u32> {
         let (cfg, op) = (&self.cfg, &wr.op);
         let datagram = matches!(op, SendOp::Datagram { .. });
-        let connected = match cfg.qp_type {
+        let service = match cfg.qp_type {
             QpType::Rc => !datagram,
             QpType::Uc => !datagram && !op.fetches() && !matches!(op, SendOp::SendInvalidate(_)),
             QpType::Ud => datagram,
@@ -207,6 +208,12 @@ impl<S: Store> Qp<S> {
         match op {
             SendOp::Malformed => return Some(0),
             SendOp::Local(_) => return self.has_local().then_some(0),
+            _ => (),
+        }
+        let allowed = service && (!op.fetches() || self.attrs.max_rd_atomic > 0);
+        match op {
+            SendOp::Flush { kind, .. } => return (allowed && kind.is_valid()).then_some(0),
+            SendOp::AtomicWrite { va, .. } => return (allowed && va & 7 == 0).then_some(8),
             _ => (),
         }
         let len = if wr.flags.inline {
@@ -224,8 +231,7 @@ impl<S: Store> Qp<S> {
             SendOp::CompareSwap { va, .. } | SendOp::FetchAdd { va, .. } => len == 8 && va & 7 == 0,
             _ => len <= most,
         };
-        let allowed = !op.fetches() || self.attrs.max_rd_atomic > 0;
-        (connected && room && allowed).then_some(len)
+        (room && allowed).then_some(len)
     }
 
     /// Takes one packet that has passed its ICRC and is addressed to this queue pair.

@@ -23,6 +23,8 @@ enum Answer {
     Read { va: u64, rkey: u32 },
     /// The value before an atomic.
     Atomic { old: u64 },
+    /// That a FLUSH or an ATOMIC WRITE is done: an empty READ response.
+    Done,
 }
 
 /// A READ or atomic of the peer. Made and read by the engine only; callers allocate them as [`ReadReplay::ZERO`].
@@ -89,7 +91,7 @@ impl ReadReplay {
                 let offset = u64::from(k) * u64::from(mtu.bytes());
                 Some((va.wrapping_add(offset), rkey))
             }
-            Answer::Atomic { .. } => None,
+            Answer::Atomic { .. } | Answer::Done => None,
         }
     }
 
@@ -97,7 +99,7 @@ impl ReadReplay {
     pub(super) fn old_value(&self) -> Option<u64> {
         match self.answer {
             Answer::Atomic { old } => Some(old),
-            Answer::Read { .. } => None,
+            Answer::Read { .. } | Answer::Done => None,
         }
     }
 }
@@ -114,10 +116,9 @@ impl<S: Store> Qp<S> {
         (capacity > 0).then(|| (n % capacity) as usize)
     }
 
-    /// READs and atomics that the peer may have in flight, and that are remembered.
+    /// READs and atomics that are remembered: at least as many as the peer may have in flight.
     fn replay_capacity(&self) -> u64 {
-        let negotiated = usize::from(self.attrs.max_dest_rd_atomic);
-        self.store.replay.len().min(negotiated) as u64
+        self.store.replay.len() as u64
     }
 
     /// Replay entry `n`, counted since RESET, if it is remembered.
@@ -146,10 +147,15 @@ impl<S: Store> Qp<S> {
         self.replay(oldest)
     }
 
-    /// Whether there is room for one more READ or atomic. A peer that keeps to the agreed number asks for it only when
-    /// it has the answer to the oldest; a repetition of that may then still be due, but is of no use to anybody.
+    /// Whether the peer may ask for one more READ or atomic. If it keeps to the agreed number it does so only when it
+    /// has the answer to the oldest; a repetition of that may then still be due, but is of no use to anybody.
     pub(super) fn replay_room(&self) -> bool {
-        self.replay_capacity() > 0 && self.displaced().is_none_or(|entry| entry.answered)
+        self.resp.unanswered < u32::from(self.attrs.max_dest_rd_atomic)
+    }
+
+    /// Whether one more answer can be remembered, for requests that some peers do not count among those agreed on.
+    pub(super) fn answer_room(&self) -> bool {
+        u64::from(self.resp.unanswered) < self.replay_capacity()
     }
 
     /// Remembers a READ at `psn` and wants its response sent.
@@ -183,6 +189,18 @@ impl<S: Store> Qp<S> {
         });
     }
 
+    /// Remembers a FLUSH or an ATOMIC WRITE at `psn` and wants it confirmed.
+    pub(super) fn remember_placement(&mut self, psn: Psn, msn: u32) {
+        self.remember(ReadReplay {
+            answer: Answer::Done,
+            first: psn,
+            packets: 1,
+            msn,
+            end: 1,
+            ..ReadReplay::ZERO
+        });
+    }
+
     fn remember(&mut self, entry: ReadReplay) {
         if self.displaced().is_some_and(ReadReplay::wanted) {
             self.resp.answers = self.resp.answers.saturating_sub(1);
@@ -191,6 +209,7 @@ impl<S: Store> Qp<S> {
             *slot = entry;
             self.resp.replays += 1;
             self.resp.answers += 1;
+            self.resp.unanswered += 1;
         }
     }
 
@@ -208,7 +227,7 @@ impl<S: Store> Qp<S> {
         let start = psn.since(entry.first);
         let fresh = !entry.wanted();
         match (entry.answer, reth) {
-            (Answer::Atomic { .. }, None) => (),
+            (Answer::Atomic { .. } | Answer::Done, None) => (),
             (Answer::Read { va, rkey }, Some(again)) => {
                 let offset = start.saturating_mul(mtu.bytes());
                 let same = again.rkey == rkey && again.va == va.wrapping_add(u64::from(offset));
@@ -250,7 +269,7 @@ impl<S: Store> Qp<S> {
                 let len = (Bth::SIZE + Aeth::SIZE + 8) as u32;
                 (Source::AtomicAck(n), len, 1, len)
             }
-            Answer::Read { .. } => {
+            Answer::Read { .. } | Answer::Done => {
                 // A first packet is longer than the middle ones, so it can only share a run with a last one.
                 let alone = k == entry.start && entry.end - k > 2;
                 let max = if alone { 1 } else { max_packets };
@@ -262,6 +281,9 @@ impl<S: Store> Qp<S> {
         let done = k + count == entry.end;
         if done {
             self.resp.answers = self.resp.answers.saturating_sub(1);
+        }
+        if done && !entry.answered {
+            self.resp.unanswered = self.resp.unanswered.saturating_sub(1);
         }
         let entry_mut = self.replay_mut(n)?;
         entry_mut.next = k + count;
@@ -284,5 +306,6 @@ impl<S: Store> Qp<S> {
     pub(super) fn forget_answers(&mut self) {
         self.resp.answers = 0;
         self.resp.replays = 0;
+        self.resp.unanswered = 0;
     }
 }

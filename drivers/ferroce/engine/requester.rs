@@ -14,6 +14,7 @@ use super::window::Window;
 use super::wire::AtomicEth;
 use super::wire::Bth;
 use super::wire::Deth;
+use super::wire::Feth;
 use super::wire::Operation;
 use super::wire::Reth;
 use super::Access;
@@ -40,7 +41,7 @@ pub(super) struct Requester {
     pub(super) furthest: Place,
     /// One past the newest work request of which something was sent.
     pub(super) started: u64,
-    /// READ requests and atomics between head and cursor.
+    /// Requests with an answer of their own (READ, atomics, FLUSH) between head and cursor.
     pub(super) fetching: u32,
     /// Retries left before a timeout or sequence error is final.
     pub(super) retries: u8,
@@ -88,6 +89,8 @@ fn operation(wqe: &SendWqe, k: u32) -> Operation {
         (SendOp::Read { .. }, _) => ReadRequest,
         (SendOp::CompareSwap { .. }, _) => CompareSwap,
         (SendOp::FetchAdd { .. }, _) => FetchAdd,
+        (SendOp::Flush { .. }, _) => Flush,
+        (SendOp::AtomicWrite { .. }, _) => AtomicWrite,
         (SendOp::Datagram { imm: Some(_), .. }, _) => SendOnlyImm,
         (SendOp::Datagram { .. }, _) => SendOnly,
         (SendOp::Write { .. }, (true, true)) => WriteOnly,
@@ -114,13 +117,14 @@ pub(super) fn shape(wqe: &SendWqe, k: u32, mtu: Mtu) -> Shape {
     let datagram = matches!(wqe.op, SendOp::Datagram { .. });
     for (has, size) in [
         (op.has_reth(), Reth::SIZE),
+        (op == Operation::Flush, Feth::SIZE),
         (op.is_atomic(), AtomicEth::SIZE),
         (op.has_imm() || op.has_ieth(), 4),
         (datagram, Deth::SIZE),
     ] {
         extension += if has { size as u32 } else { 0 };
     }
-    let payload = if wqe.op.fetches() {
+    let payload = if wqe.op.is_read() || wqe.op.is_atomic() {
         0
     } else {
         (wqe.len - wqe.offset(k, mtu)).min(mtu.bytes())

@@ -65,6 +65,8 @@ pub(super) struct Responder {
     pub(super) closing: bool,
     /// READs and atomics remembered since RESET.
     pub(super) replays: u64,
+    /// Those of them that have not been answered once.
+    pub(super) unanswered: u32,
     /// Remembered entries of which an answer is still to be sent.
     pub(super) answers: u32,
 }
@@ -129,7 +131,7 @@ impl<S: Store> Qp<S> {
     fn duplicate(&mut self, pkt: &Packet<'_>) {
         if pkt.opcode.op == Operation::ReadRequest {
             self.repeat(pkt.bth.psn, pkt.reth.as_ref());
-        } else if pkt.opcode.op.is_atomic() {
+        } else if pkt.opcode.op.is_atomic() || pkt.opcode.op.is_placement() {
             self.repeat(pkt.bth.psn, None);
         } else {
             self.resp.ack = true;

@@ -201,7 +201,9 @@ impl<S: Store> Qp<S> {
         let data = self.wqe_data(t.wqe);
         let offset = wqe.offset(k, mtu);
         let payload = out.room(shape.payload as usize)?;
-        if wqe.flags.inline {
+        if let SendOp::AtomicWrite { data, .. } = &wqe.op {
+            payload.copy_from_slice(data);
+        } else if wqe.flags.inline {
             let from = data.get(offset as usize..).ok_or(MemError::Range)?;
             let from = from.get(..payload.len()).ok_or(MemError::Range)?;
             payload.copy_from_slice(from);
@@ -248,9 +250,9 @@ impl<S: Store> Qp<S> {
         if op.has_aeth() {
             out.put(&ack_header(t).encode())?;
         }
-        let (va, rkey) = entry.source(k, mtu).ok_or(MemError::Fault)?;
         let payload = out.room(len as usize)?;
         if !payload.is_empty() {
+            let (va, rkey) = entry.source(k, mtu).ok_or(MemError::Fault)?;
             mem.read(rkey, va, payload, Access::RemoteRead)?;
         }
         out.pad();
@@ -335,6 +337,16 @@ fn write_extensions(
             };
             out.put(&header.encode())
         }
+        SendOp::Flush {
+            va,
+            rkey,
+            len,
+            kind,
+        } => {
+            out.put(&kind.encode())?;
+            out.put(&Reth { va, rkey, len }.encode())
+        }
+        SendOp::AtomicWrite { va, rkey, .. } => out.put(&Reth { va, rkey, len }.encode()),
         _ => Ok(()),
     }
 }

@@ -2,6 +2,8 @@
 
 //! Work requests and completions (sections 10.7 and 11.4).
 
+use super::wire::Feth;
+
 /// How a send work request is to be treated.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct SendFlags {
@@ -78,6 +80,26 @@ pub enum SendOp {
         /// Immediate data, in network byte order.
         imm: Option<[u8; 4]>,
     },
+    /// FLUSH: what was written before gets where `kind` says, before this completes.
+    Flush {
+        /// Address in the peer's memory.
+        va: u64,
+        /// Key of the peer's memory.
+        rkey: u32,
+        /// Bytes, unless the whole region is meant.
+        len: u32,
+        /// How far, and how much.
+        kind: Feth,
+    },
+    /// Write of 8 bytes that is seen whole or not at all.
+    AtomicWrite {
+        /// Address in the peer's memory, a multiple of 8.
+        va: u64,
+        /// Key of the peer's memory.
+        rkey: u32,
+        /// The bytes, as they will stand in memory.
+        data: [u8; 8],
+    },
     /// An operation of this side, which nothing is sent for. Not on a datagram queue pair.
     Local(LocalOp),
     /// A request that the caller found malformed: completes with [`WcStatus::LocQpOpErr`] when its turn comes.
@@ -126,6 +148,8 @@ impl SendOp {
             Self::Read { .. } => WcOpcode::RdmaRead,
             Self::CompareSwap { .. } => WcOpcode::CompSwap,
             Self::FetchAdd { .. } => WcOpcode::FetchAdd,
+            Self::Flush { .. } => WcOpcode::Flush,
+            Self::AtomicWrite { .. } => WcOpcode::AtomicWrite,
             Self::Local(LocalOp::BindWindow { .. }) => WcOpcode::BindMw,
             Self::Local(LocalOp::Invalidate { .. }) => WcOpcode::LocalInv,
             Self::Local(LocalOp::Register { .. }) => WcOpcode::RegMr,
@@ -133,12 +157,19 @@ impl SendOp {
         }
     }
 
-    /// Its answer brings data: READ and atomics.
+    /// It has an answer of its own, which counts among those that may be outstanding: READ, atomics, FLUSH.
     pub(super) fn fetches(&self) -> bool {
-        matches!(
-            self,
-            Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. }
-        )
+        self.is_read() || self.is_atomic() || self.is_placement()
+    }
+
+    /// An atomic that returns the old value.
+    pub(super) fn is_atomic(&self) -> bool {
+        matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. })
+    }
+
+    /// FLUSH or ATOMIC WRITE: answered by an empty READ response.
+    pub(super) fn is_placement(&self) -> bool {
+        matches!(self, Self::Flush { .. } | Self::AtomicWrite { .. })
     }
 
     /// READ.
@@ -230,6 +261,10 @@ pub enum WcOpcode {
     BindMw = 5,
     /// A key was invalidated.
     LocalInv = 6,
+    /// What was written has been flushed.
+    Flush = 8,
+    /// ATOMIC WRITE.
+    AtomicWrite = 9,
     /// A fast registration was made.
     RegMr = 10,
     /// A message was received.

@@ -17,7 +17,10 @@ use crate::{
     },
     kernel_ext::umem::Umem, //
 };
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{
+    fence,
+    Ordering, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -31,6 +34,7 @@ const LOCAL_WRITE: u32 = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE;
 const REMOTE_WRITE: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
 const REMOTE_READ: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
 const REMOTE_ATOMIC: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC;
+const FLUSH_GLOBAL: u32 = bindings::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL;
 const SUPPORTED: u32 = LOCAL_WRITE
     | REMOTE_WRITE
     | REMOTE_READ
@@ -201,6 +205,29 @@ impl Memory for PdMemory<'_> {
                 .compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst)
                 .unwrap_or_else(|old| old),
         })
+    }
+
+    fn atomic_write(&self, key: u32, va: u64, data: [u8; 8]) -> Result<(), MemError> {
+        let mr = self.find(key)?;
+        let start = mr.locate(va, 8, Access::RemoteWrite)?;
+        let umem = mr.umem.as_ref().ok_or(MemError::Fault)?;
+        let word = umem.word(start).map_err(|_| MemError::Fault)?;
+        word.store(u64::from_ne_bytes(data), Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// All that came before is in the memory that every CPU and device sees, once ordered.
+    fn flush(&self, key: u32, range: Option<(u64, u64)>, placement: u8) -> Result<(), MemError> {
+        let mr = self.find(key)?;
+        let needed = u32::from(placement) * FLUSH_GLOBAL;
+        if mr.access & needed != needed {
+            return Err(MemError::Access);
+        }
+        if let Some((va, len)) = range {
+            mr.locate(va, len, Access::LocalRead)?;
+        }
+        fence(Ordering::SeqCst);
+        Ok(())
     }
 
     fn invalidate(&self, _key: u32) -> Result<(), MemError> {

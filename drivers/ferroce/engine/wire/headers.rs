@@ -57,6 +57,55 @@ impl Reth {
     }
 }
 
+/// FLUSH extended transport header (annex A19).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Feth {
+    /// How far written data is to get: [`Feth::GLOBAL`] and [`Feth::PERSISTENT`].
+    pub placement: u8,
+    /// What is flushed: [`Feth::RANGE`], [`Feth::REGION`], or a reserved value.
+    pub selectivity: u8,
+}
+
+impl Feth {
+    /// Bytes on the wire.
+    pub const SIZE: usize = 4;
+
+    /// Placement: visible to everything in the peer's machine.
+    pub const GLOBAL: u8 = 1;
+    /// Placement: survives a loss of power.
+    pub const PERSISTENT: u8 = 2;
+    /// Selectivity: the range that the RETH names.
+    pub const RANGE: u8 = 0;
+    /// Selectivity: the whole memory region.
+    pub const REGION: u8 = 1;
+
+    /// Reads the header off the front of `bytes`.
+    pub fn take(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (word, rest) = be32(bytes)?;
+        let header = Self {
+            placement: (word & 0x0f) as u8,
+            selectivity: (word >> 4 & 0x03) as u8,
+        };
+        Some((header, rest))
+    }
+
+    /// Bytes of the header; reserved bits are 0.
+    pub fn encode(&self) -> [u8; Self::SIZE] {
+        [
+            0,
+            0,
+            0,
+            (self.selectivity & 0x03) << 4 | self.placement & 0x0f,
+        ]
+    }
+
+    /// The placement is one that there is, and so is the selectivity.
+    pub fn is_valid(&self) -> bool {
+        let known = Self::GLOBAL | Self::PERSISTENT;
+        self.placement != 0 && self.placement & !known == 0 && self.selectivity <= Self::REGION
+    }
+}
+
 /// Datagram extended transport header.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Deth {

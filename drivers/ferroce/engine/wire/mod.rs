@@ -11,6 +11,7 @@ pub use bth::Bth;
 pub use headers::Aeth;
 pub use headers::AtomicEth;
 pub use headers::Deth;
+pub use headers::Feth;
 pub use headers::NakCode;
 pub use headers::Reth;
 pub use headers::Syndrome;

@@ -64,12 +64,16 @@ pub enum Operation {
     SendLastInv = 0x16,
     /// SEND only with invalidate.
     SendOnlyInv = 0x17,
+    /// FLUSH (annex A19).
+    Flush = 0x1c,
+    /// ATOMIC WRITE (annex A19).
+    AtomicWrite = 0x1d,
 }
 
 use Operation::*;
 
-/// Every operation, in the order of its number; 0x15 is reserved.
-const ALL: [Operation; 23] = [
+/// Every operation, in the order of its number; 0x15 and 0x18 to 0x1b are reserved.
+const ALL: [Operation; 25] = [
     SendFirst,
     SendMiddle,
     SendLast,
@@ -93,6 +97,8 @@ const ALL: [Operation; 23] = [
     FetchAdd,
     SendLastInv,
     SendOnlyInv,
+    Flush,
+    AtomicWrite,
 ];
 
 impl Operation {
@@ -101,6 +107,7 @@ impl Operation {
         let at = match bits {
             0x00..=0x14 => bits,
             0x16 | 0x17 => bits - 1,
+            0x1c | 0x1d => bits - 5,
             _ => return None,
         };
         ALL.get(usize::from(at)).copied()
@@ -166,7 +173,10 @@ impl Operation {
 
     /// Has an RDMA extended transport header.
     pub fn has_reth(self) -> bool {
-        matches!(self, WriteFirst | WriteOnly | WriteOnlyImm | ReadRequest)
+        matches!(
+            self,
+            WriteFirst | WriteOnly | WriteOnlyImm | ReadRequest | Flush | AtomicWrite
+        )
     }
 
     /// Has immediate data.
@@ -187,7 +197,12 @@ impl Operation {
         matches!(self, ReadFirst | ReadLast | ReadOnly | Ack | AtomicAck)
     }
 
-    /// Is an atomic request.
+    /// Is answered by an empty READ response (annex A19).
+    pub fn is_placement(self) -> bool {
+        matches!(self, Flush | AtomicWrite)
+    }
+
+    /// Is an atomic request that returns the old value.
     pub fn is_atomic(self) -> bool {
         matches!(self, CompareSwap | FetchAdd)
     }

@@ -6,6 +6,7 @@ use super::Aeth;
 use super::AtomicEth;
 use super::Bth;
 use super::Deth;
+use super::Feth;
 use super::Opcode;
 use super::Operation;
 use super::Reth;
@@ -33,6 +34,8 @@ pub struct Packet<'a> {
     pub opcode: Opcode,
     /// Datagram header.
     pub deth: Option<Deth>,
+    /// FLUSH header.
+    pub feth: Option<Feth>,
     /// RDMA header.
     pub reth: Option<Reth>,
     /// ACK header.
@@ -61,6 +64,7 @@ impl<'a> Packet<'a> {
             bth,
             opcode,
             deth: None,
+            feth: None,
             reth: None,
             aeth: None,
             atomic: None,
@@ -72,6 +76,9 @@ impl<'a> Packet<'a> {
         };
         if opcode.service == Service::Ud {
             packet.deth = Some(next(&mut rest, Deth::take)?);
+        }
+        if opcode.op == Operation::Flush {
+            packet.feth = Some(next(&mut rest, Feth::take)?);
         }
         if opcode.op.has_reth() {
             packet.reth = Some(next(&mut rest, Reth::take)?);

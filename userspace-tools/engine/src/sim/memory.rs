@@ -15,6 +15,10 @@ struct Region {
     data: Vec<u8>,
     writes: Vec<u8>,
     denied: Vec<Access>,
+    /// Placements of FLUSH that it allows.
+    flushable: u8,
+    /// What was flushed.
+    flushes: Vec<Option<(u64, u64)>>,
 }
 
 impl Region {
@@ -41,6 +45,8 @@ impl HostMemory {
             data: vec![0; len],
             writes: vec![0; len],
             denied: Vec::new(),
+            flushable: 3,
+            flushes: Vec::new(),
         });
     }
 
@@ -49,6 +55,20 @@ impl HostMemory {
         let mut regions = self.0.borrow_mut();
         let region = regions.iter_mut().find(|r| r.key == key);
         region.expect("a registered key").denied.push(access);
+    }
+
+    /// Allows only these placements of FLUSH.
+    pub fn allow_flush(&self, key: u32, placement: u8) {
+        let mut regions = self.0.borrow_mut();
+        let region = regions.iter_mut().find(|r| r.key == key);
+        region.expect("a registered key").flushable = placement;
+    }
+
+    /// Ranges that were flushed, `None` for the whole region.
+    pub fn flushes(&self, key: u32) -> Vec<Option<(u64, u64)>> {
+        let regions = self.0.borrow();
+        let region = regions.iter().find(|r| r.key == key);
+        region.expect("a registered key").flushes.clone()
     }
 
     /// Removes a region.
@@ -136,6 +156,24 @@ impl Memory for HostMemory {
             word.copy_from_slice(&new.to_ne_bytes());
             old
         })
+    }
+
+    fn atomic_write(&self, key: u32, va: u64, data: [u8; 8]) -> Result<(), MemError> {
+        self.write(key, va, &data, Access::RemoteWrite)
+    }
+
+    fn flush(&self, key: u32, range: Option<(u64, u64)>, placement: u8) -> Result<(), MemError> {
+        let mut regions = self.0.borrow_mut();
+        let region = regions.iter_mut().find(|r| r.key == key);
+        let region = region.ok_or(MemError::Key)?;
+        if placement & !region.flushable != 0 {
+            return Err(MemError::Access);
+        }
+        if let Some((va, len)) = range {
+            region.range(va, len)?;
+        }
+        region.flushes.push(range);
+        Ok(())
     }
 
     fn invalidate(&self, key: u32) -> Result<(), MemError> {

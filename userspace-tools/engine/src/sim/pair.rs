@@ -143,7 +143,7 @@ fn life(setup: &Setup, side: usize) -> [ModifyAttrs; 3] {
     let connected = setup.qp_type != QpType::Ud;
     let init = ModifyAttrs {
         state: Some(QpState::Init),
-        access: Some(15),
+        access: Some(0x30f),
         qkey: Some(0x11),
         ..ModifyAttrs::default()
     };
