@@ -9,6 +9,7 @@ pub(crate) mod lock;
 pub(crate) mod net;
 pub(crate) mod netdev;
 pub(crate) mod nf;
+pub(crate) mod percpu;
 pub(crate) mod rcu;
 pub(crate) mod ring;
 pub(crate) mod route;

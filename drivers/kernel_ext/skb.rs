@@ -193,6 +193,12 @@ impl SkBuff {
         Ok(Self(skb))
     }
 
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> usize {
+        // SAFETY: the buffer is ours.
+        unsafe { self.0.as_ref() }.len as usize
+    }
+
     /// All bytes.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the buffer is ours and linear. Its memory came from the C allocator, which

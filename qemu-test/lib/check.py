@@ -23,7 +23,7 @@ from ktap_reader import Result
 CLONE = Path(__file__).resolve().parents[2]
 SELFTESTS = CLONE / "qemu-test" / "selftests"
 RESULTS = CLONE / "build" / "results"
-GUEST_SUITES = ["kselftest", "verbs", "perftest", "interop"]
+GUEST_SUITES = ["kselftest", "verbs", "net", "perftest", "interop"]
 SUITES = ["lint", "unit", *GUEST_SUITES]
 GUEST_LINE = re.compile(r"^# guest: (.+)$", re.MULTILINE)
 CARGO_LINE = re.compile(r"^test (.+) \.\.\. (ok|FAILED|ignored)(?:, (.*))?$")
@@ -36,6 +36,7 @@ suites:
   unit       the engine and the user tools, on this host
   kselftest  the module and /dev/ferroce, in a guest
   verbs      stock rdma-core on the device: data, errors, events, teardown
+  net        counters, multicast, kinds of interfaces, what happens to them
   perftest   the tools of perftest and the ping-pongs
   interop    ferroce and rdma_rxe in two guests
 

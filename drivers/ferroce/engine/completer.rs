@@ -7,6 +7,7 @@ use super::sgl;
 use super::wire::NakCode;
 use super::wire::Operation;
 use super::wire::Syndrome;
+use super::Count;
 use super::Env;
 use super::Instant;
 use super::Packet;
@@ -22,6 +23,7 @@ impl<S: Store> Qp<S> {
         let unacked = self.psn_at(self.ring.head);
         let outstanding = self.psn_at(self.req.furthest).since(unacked);
         if psn.since(unacked) >= outstanding {
+            env.count(Count::StaleResponse);
             return;
         }
         if pkt.opcode.op.is_read_response() {
@@ -33,7 +35,10 @@ impl<S: Store> Qp<S> {
                 Syndrome::Ack => {
                     self.acknowledge(now, psn.plus(1), env);
                 }
-                Syndrome::Rnr(code) => self.not_ready(now, psn, code, env),
+                Syndrome::Rnr(code) => {
+                    env.count(Count::RnrReceived);
+                    self.not_ready(now, psn, code, env);
+                }
                 Syndrome::Nak(code) => self.refused(now, psn, code, env),
             }
         }
@@ -101,6 +106,7 @@ impl<S: Store> Qp<S> {
         }
         if self.attrs.rnr_retry != 7 {
             let Some(left) = self.req.rnr_retries.checked_sub(1) else {
+                env.count(Count::RnrRetryExceeded);
                 self.fail_send(WcStatus::RnrRetryExcErr, env);
                 return;
             };
@@ -119,6 +125,7 @@ impl<S: Store> Qp<S> {
         }
         let status = match code {
             NakCode::Sequence => {
+                env.count(Count::SequenceErrorReceived);
                 self.lost(env);
                 return;
             }

@@ -5,6 +5,7 @@
 
 use super::sgl;
 use super::Completion;
+use super::Count;
 use super::Env;
 use super::MemError;
 use super::Packet;
@@ -21,6 +22,7 @@ impl<S: Store> Qp<S> {
     /// A datagram.
     pub(super) fn datagram(&mut self, pkt: &Packet<'_>, env: &mut impl Env) {
         let Some(deth) = pkt.deth.filter(|deth| deth.qkey == self.attrs.qkey) else {
+            env.count(Count::WrongQkey);
             return;
         };
         let Ok(payload) = u32::try_from(pkt.payload.len()) else {
@@ -28,6 +30,7 @@ impl<S: Store> Qp<S> {
         };
         let len = payload.saturating_add(GRH);
         let Some(recv) = self.take_recv(env).filter(|recv| recv.total >= len) else {
+            env.count(Count::NoBuffer);
             return;
         };
         if self
@@ -40,6 +43,7 @@ impl<S: Store> Qp<S> {
             return;
         }
         self.resp.recv = None;
+        env.count(Count::Received);
         env.complete_recv(Completion {
             wr_id: recv.wr_id,
             byte_len: len,

@@ -5,6 +5,7 @@
 use core::ops::DerefMut;
 
 use super::Completion;
+use super::Count;
 use super::LocalOp;
 use super::ReadReplay;
 use super::RecvWr;
@@ -122,6 +123,9 @@ pub trait Env {
 
     /// Reports an asynchronous event.
     fn event(&mut self, event: QpEvent);
+
+    /// Hears of something that may be counted.
+    fn count(&mut self, _what: Count) {}
 }
 
 /// The kinds of container that hold a queue pair's storage.

@@ -13,6 +13,7 @@
 
 mod attrs;
 mod completer;
+mod count;
 mod datagram;
 mod flush;
 pub mod icrc;
@@ -39,6 +40,7 @@ pub use attrs::QpAttrs;
 pub use attrs::QpConfig;
 pub use attrs::QpState;
 pub use attrs::QpType;
+pub use count::Count;
 pub use mem::Access;
 pub use mem::AtomicOp;
 pub use mem::Env;

@@ -14,6 +14,7 @@ use super::wire::Reth;
 use super::Access;
 use super::AtomicOp;
 use super::Completion;
+use super::Count;
 use super::Env;
 use super::Memory;
 use super::Packet;
@@ -126,6 +127,7 @@ impl<S: Store> Qp<S> {
         let Some(recv) = self.resp.recv.take() else {
             return;
         };
+        env.count(Count::Received);
         env.complete_recv(Completion {
             wr_id: recv.wr_id,
             byte_len: len,

@@ -12,6 +12,7 @@ use super::queue::SendWqe;
 use super::requester::Requester;
 use super::responder::Responder;
 use super::sgl;
+use super::Count;
 use super::Env;
 use super::Instant;
 use super::MemError;
@@ -30,6 +31,7 @@ use super::SendOp;
 use super::SendWr;
 use super::Store;
 use super::Transmit;
+use super::WcOpcode;
 use super::WcStatus;
 
 /// Longest message (section 9.7.7, "maximum message length").
@@ -236,7 +238,8 @@ impl<S: Store> Qp<S> {
 
     /// Takes one packet that has passed its ICRC and is addressed to this queue pair.
     pub fn handle_packet(&mut self, now: Instant, pkt: &Packet<'_>, env: &mut impl Env) {
-        if !self.state.receives() || !self.accepts(pkt) {
+        if let Err(why) = self.accepts(pkt) {
+            env.count(why);
             return;
         }
         if self.state == QpState::Rtr && !self.established {
@@ -306,15 +309,26 @@ impl<S: Store> Qp<S> {
         }
     }
 
-    /// The packet belongs to this queue pair's service and partition (section 9.6.1).
-    fn accepts(&self, pkt: &Packet<'_>) -> bool {
+    /// Whether the packet is of this queue pair's state, service and partition (section 9.6.1).
+    fn accepts(&self, pkt: &Packet<'_>) -> Result<(), Count> {
         use super::wire::Service;
         let service = match self.cfg.qp_type {
             QpType::Rc => Service::Rc,
             QpType::Uc => Service::Uc,
             QpType::Ud => Service::Ud,
         };
-        pkt.opcode.service == service && (pkt.bth.pkey ^ self.attrs.pkey) & 0x7fff == 0
+        let checks = [
+            (self.state.receives(), Count::WrongState),
+            (pkt.opcode.service == service, Count::WrongService),
+            (
+                (pkt.bth.pkey ^ self.attrs.pkey) & 0x7fff == 0,
+                Count::WrongPkey,
+            ),
+        ];
+        match checks.into_iter().find(|(holds, _)| !holds) {
+            Some((_, why)) => Err(why),
+            None => Ok(()),
+        }
     }
 
     /// Reports, once, that a queue pair in SQD has no request in flight.
@@ -343,6 +357,9 @@ impl<S: Store> Qp<S> {
             wqe: self.ring.head.wqe + 1,
             packet: 0,
         };
+        if wqe.op.wc_opcode() == WcOpcode::Send {
+            env.count(Count::Sent);
+        }
         if status != WcStatus::Success || wqe.flags.signaled || self.cfg.sq_sig_all {
             env.complete_send(self.send_completion(&wqe, status));
         }

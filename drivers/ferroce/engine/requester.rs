@@ -18,6 +18,7 @@ use super::wire::Feth;
 use super::wire::Operation;
 use super::wire::Reth;
 use super::Access;
+use super::Count;
 use super::Env;
 use super::Instant;
 use super::Mtu;
@@ -390,9 +391,11 @@ impl<S: Store> Qp<S> {
     /// Goes back if retries are left, else fails the oldest request; `false` then.
     pub(super) fn retry(&mut self, env: &mut impl Env) -> bool {
         let Some(left) = self.req.retries.checked_sub(1) else {
+            env.count(Count::RetryExceeded);
             self.fail_send(WcStatus::RetryExcErr, env);
             return false;
         };
+        env.count(Count::Retry);
         self.req.retries = left;
         self.go_back();
         self.req.window.lost();

@@ -6,6 +6,7 @@ use super::wire::NakCode;
 use super::wire::Operation;
 use super::wire::Syndrome;
 use super::Completion;
+use super::Count;
 use super::Env;
 use super::MemError;
 use super::Packet;
@@ -94,11 +95,12 @@ impl<S: Store> Qp<S> {
     fn reliable(&mut self, pkt: &Packet<'_>, env: &mut impl Env) {
         let ahead = pkt.bth.psn.since(self.resp.expected);
         if ahead >= Psn::HALF {
+            env.count(Count::DuplicateRequest);
             self.duplicate(pkt);
             return;
         }
         if ahead > 0 {
-            self.refuse(Syndrome::Nak(NakCode::Sequence));
+            self.refuse(Syndrome::Nak(NakCode::Sequence), env);
             return;
         }
         self.resp.refused = false;
@@ -110,7 +112,7 @@ impl<S: Store> Qp<S> {
                 let answered = !pkt.opcode.op.is_send() && !pkt.opcode.op.is_write();
                 self.resp.ack = !answered && (self.resp.ack || pkt.bth.ack_req);
             }
-            Err(Refusal::NotReady) => self.refuse(Syndrome::Rnr(self.attrs.min_rnr_timer)),
+            Err(Refusal::NotReady) => self.refuse(Syndrome::Rnr(self.attrs.min_rnr_timer), env),
             Err(Refusal::Nak(code)) => self.close(code, env),
             Err(Refusal::Receive(status, code)) => {
                 self.fail_receive(status, env);
@@ -120,8 +122,12 @@ impl<S: Store> Qp<S> {
     }
 
     /// Says once why `expected` is not taken; what follows it is dropped in silence.
-    fn refuse(&mut self, syndrome: Syndrome) {
+    fn refuse(&mut self, syndrome: Syndrome, env: &mut impl Env) {
         if !self.resp.refused {
+            env.count(match syndrome {
+                Syndrome::Rnr(_) => Count::RnrSent,
+                _ => Count::OutOfSequenceRequest,
+            });
             self.resp.refused = true;
             self.resp.nak = Some((syndrome, self.resp.expected));
         }

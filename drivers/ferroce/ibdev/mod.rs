@@ -12,6 +12,7 @@ use crate::{
             self,
             device::LinkOps,
             gid::PathAttr,
+            stats::StatName,
             CqSink,
             QpSink, //
         },
@@ -20,6 +21,7 @@ use crate::{
     },
     registry,
     verbs::{
+        counters,
         cq,
         device::limits,
         qp::{
@@ -51,6 +53,7 @@ impl ib::Driver for Door {
     // Stock rdma-core has a provider for this id; its ABI is what we speak.
     const DRIVER_ID: bindings::rdma_driver_id = bindings::rdma_driver_id_RDMA_DRIVER_RXE;
     const ABI_VERSION: u32 = 2;
+    const COUNTERS: &'static [StatName] = counters::NAMES;
 
     type Device = Device;
     type Pd = Pd;
@@ -76,6 +79,10 @@ impl ib::Driver for Door {
 
     fn query_port(dev: &Device, attr: &mut bindings::ib_port_attr) {
         attr::port(dev, attr);
+    }
+
+    fn counter(dev: &Device, index: usize) -> u64 {
+        dev.counters.sum(index)
     }
 
     fn alloc_pd(dev: ArcBorrow<'_, Device>) -> Result<Arc<Pd>> {

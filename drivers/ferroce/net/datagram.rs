@@ -32,16 +32,43 @@ impl<'a> Datagram<'a> {
         }
     }
 
-    /// The datagrams one by one: what the ICRC begins with, and the bytes from the
-    /// BTH to the ICRC.
-    pub(crate) fn segments(&self) -> impl Iterator<Item = (Pseudo, &'a [u8])> + '_ {
-        let size = match self.gso_size {
-            0 => self.payload.len().max(1),
-            size => size,
-        };
-        let bodies = self.payload.chunks(size).enumerate();
-        bodies.filter_map(|(index, body)| {
-            Some((header::pseudo(self.ip, self.udp, index, body.len())?, body))
-        })
+    /// The datagrams one by one.
+    pub(crate) fn segments(&self) -> Segments<'a> {
+        Segments {
+            ip: self.ip,
+            udp: self.udp,
+            rest: self.payload,
+            size: match self.gso_size {
+                0 => self.payload.len(),
+                size => size,
+            },
+            index: 0,
+        }
+    }
+}
+
+/// What is left of a run of datagrams: what the ICRC of each begins with, and its bytes
+/// from the BTH to the ICRC.
+pub(crate) struct Segments<'a> {
+    ip: &'a [u8],
+    udp: &'a [u8],
+    rest: &'a [u8],
+    size: usize,
+    index: usize,
+}
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = (Pseudo, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let size = self.size.min(self.rest.len());
+        if size == 0 {
+            return None;
+        }
+        let (body, rest) = self.rest.split_at_checked(size)?;
+        let pseudo = header::pseudo(self.ip, self.udp, self.index, size)?;
+        self.rest = rest;
+        self.index += 1;
+        Some((pseudo, body))
     }
 }

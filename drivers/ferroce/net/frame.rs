@@ -43,6 +43,12 @@ impl Frame {
         Ok((body, pseudo))
     }
 
+    /// How many packets these are, and their bytes from the IP header to the ICRC.
+    pub(crate) fn volume(&self) -> (u64, u64) {
+        let headers = (self.ip_len + UDP_LEN) * (self.count - 1);
+        (self.count as u64, (self.skb.len() + headers) as u64)
+    }
+
     /// Hands the packets to the IP stack. Fails with `EINVAL` if a segment was left
     /// out, and with what the stack says. The peer may run inside this call when the
     /// link is a virtual one, so no lock that receiving takes may be held.

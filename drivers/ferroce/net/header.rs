@@ -150,6 +150,17 @@ impl Template {
         Self { bytes, len, sum }
     }
 
+    /// Whether `ip` is the header of a packet that goes the other way.
+    pub(super) fn is_answered_by(&self, ip: &[u8]) -> bool {
+        let (src, dst) = match is_v6(&self.bytes) {
+            true => (8..24, 24..40),
+            false => (12..16, 16..20),
+        };
+        is_v6(ip) == is_v6(&self.bytes)
+            && ip.get(src.clone()) == self.bytes.get(dst.clone())
+            && ip.get(dst) == self.bytes.get(src)
+    }
+
     /// Bytes of the IP and UDP headers.
     pub(super) fn len(&self) -> usize {
         self.len

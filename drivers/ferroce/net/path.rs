@@ -106,6 +106,11 @@ impl Path {
         Ok(route)
     }
 
+    /// Whether `ip` is the header of a packet from this path's peer to its source address.
+    pub(crate) fn is_answered_by(&self, ip: &[u8]) -> bool {
+        self.template.is_answered_by(ip)
+    }
+
     /// How many segments of `segment_len` bytes (BTH to ICRC) a frame may have.
     pub(crate) fn max_segments(&self, segment_len: usize) -> usize {
         let room = self

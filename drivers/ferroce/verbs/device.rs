@@ -3,6 +3,7 @@
 //! A device on one interface: its tables of objects and its limits.
 
 use super::{
+    counters::Counters,
     Mr,
     Qp, //
 };
@@ -72,6 +73,8 @@ pub(crate) struct Device {
     mtu: AtomicU32,
     /// EUI-64 of the interface, big-endian: node and system image GUID.
     pub(crate) guid: [u8; 8],
+    /// What happened.
+    pub(crate) counters: Counters,
     /// By QP number.
     #[pin]
     pub(crate) qps: RcuTable<Qp>,
@@ -101,12 +104,14 @@ pub(crate) struct Cursors {
 impl Device {
     /// The driver's part of the core's device `ib` on `ndev`.
     pub(crate) fn new(ib: IbDevice, ndev: &NetDevice) -> Result<Arc<Self>> {
+        let counters = Counters::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 ib,
                 ifindex: ndev.ifindex(),
                 mtu: AtomicU32::new(path_mtu(ndev.mtu())),
                 guid: Self::guid_of(ndev.mac()),
+                counters,
                 qps <- RcuTable::new(),
                 mrs <- RcuTable::new(),
                 next <- new_mutex!(Cursors::default()),

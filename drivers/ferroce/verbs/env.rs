@@ -17,10 +17,12 @@ use crate::{
     engine::{
         self,
         Completion,
+        Count,
         LocalOp,
         PostError,
         QpEvent,
         QpState,
+        QpType,
         RecvWr,
         SendOp,
         WcStatus, //
@@ -48,6 +50,13 @@ impl Env<'_> {
                 let _ = engine.post_send(&wr, &[]);
             }
         }
+    }
+
+    /// Whether a packet with this IP header is from the peer of a connected QP (IBTA 9.6.1.2,
+    /// A17.4.3); a QP without a connection hears everybody.
+    pub(super) fn is_from_peer(&self, engine: &Engine, ip: &[u8]) -> bool {
+        let path = self.side.path.as_ref();
+        engine.config().qp_type == QpType::Ud || path.is_none_or(|path| path.is_answered_by(ip))
     }
 
     /// Shows user space which elements of the send ring it may use again.
@@ -137,5 +146,9 @@ impl<'a> engine::Env for Env<'a> {
             QpEvent::LastWqeReached => bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
         };
         self.side.due.events |= 1 << event;
+    }
+
+    fn count(&mut self, what: Count) {
+        self.qp.dev.counters.add(what, 1);
     }
 }

@@ -3,6 +3,7 @@
 //! From a datagram on port 4791 to the QP it is for. Softirq.
 
 use super::{
+    counters::Counter,
     transmit::KernelCrc,
     Device, //
 };
@@ -24,15 +25,30 @@ use crate::{
         Endpoint, //
     },
 };
+use core::cell::Cell;
 use kernel::sync::rcu;
 
 /// The packet in the bytes from BTH to ICRC, if it came as it was sent.
-fn intact<'a>(pseudo: &icrc::Pseudo, segment: &'a [u8]) -> Option<Packet<'a>> {
-    let (body, sum) = segment.split_last_chunk::<4>()?;
-    if icrc::icrc(&KernelCrc, pseudo, body)? != *sum {
-        return None;
+fn intact<'a>(pseudo: &icrc::Pseudo, segment: &'a [u8]) -> Result<Packet<'a>, Counter> {
+    let (body, sum) = segment.split_last_chunk::<4>().ok_or(Counter::Malformed)?;
+    if icrc::icrc(&KernelCrc, pseudo, body).ok_or(Counter::Malformed)? != *sum {
+        return Err(Counter::BadIcrc);
     }
-    Packet::parse(body).ok()
+    Packet::parse(body).map_err(|_| Counter::Malformed)
+}
+
+/// The packets of one datagram that were intact, counted.
+#[derive(Default)]
+struct Volume {
+    packets: Cell<u64>,
+    bytes: Cell<u64>,
+}
+
+impl Volume {
+    fn add(&self, bytes: usize) {
+        self.packets.set(self.packets.get() + 1);
+        self.bytes.set(self.bytes.get() + bytes as u64);
+    }
 }
 
 impl Endpoint for Device {
@@ -41,30 +57,52 @@ impl Endpoint for Device {
     fn receive(&self, datagram: &Datagram<'_>) {
         let rcu = rcu::read_lock();
         let now = Instant(timer::now());
-        let packets = datagram
-            .segments()
-            .filter_map(|(pseudo, segment)| intact(&pseudo, segment));
+        let volume = Volume::default();
+        if datagram.payload.is_empty() {
+            self.counters.add(Counter::Malformed, 1);
+        }
+        let headers = datagram.ip.len() + datagram.udp.len();
+        let packets = datagram.segments().filter_map(|(pseudo, segment)| {
+            let packet = intact(&pseudo, segment);
+            match packet {
+                Ok(_) => volume.add(headers + segment.len()),
+                Err(why) => self.counters.add(why, 1),
+            }
+            packet.ok()
+        });
         let mut packets = packets.peekable();
         while let Some(first) = packets.next() {
             let qpn = first.bth.dest_qpn;
             let Some(qp) = self.qps.get(qpn, &rcu) else {
+                self.counters.add(Counter::UnknownQp, 1);
                 continue;
             };
             qp.with_engine(&rcu, |engine, env| {
-                engine.handle_packet(now, &first, env);
-                while let Some(packet) = packets.next_if(|packet| packet.bth.dest_qpn == qpn) {
-                    engine.handle_packet(now, &packet, env);
+                let ours = env.is_from_peer(engine, datagram.ip);
+                let mut next = Some(first);
+                while let Some(packet) = next {
+                    match ours {
+                        true => engine.handle_packet(now, &packet, env),
+                        false => self.counters.add(Counter::WrongAddress, 1),
+                    }
+                    next = packets.next_if(|packet| packet.bth.dest_qpn == qpn);
                 }
             });
             qp.finish(&rcu);
         }
+        drop(packets);
+        self.counters
+            .add(Counter::ReceivedPackets, volume.packets.get());
+        self.counters
+            .add(Counter::ReceivedBytes, volume.bytes.get());
     }
 
     fn event(&self, netdev: &NetDevice, event: Event) {
         match event {
             Event::ChangeMtu => self.set_link_mtu(netdev.mtu()),
             Event::Unregister => self.ib.unregister_later(),
-            Event::Up | Event::Down | Event::Change => {}
+            Event::Down => self.counters.add(Counter::LinkDowned, 1),
+            Event::Up | Event::Change => {}
         }
     }
 }

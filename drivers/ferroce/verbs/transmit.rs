@@ -6,7 +6,10 @@
 //! receive runs nested in the send and may want the same lock. One context at a time
 //! sends for a QP, so that packets stay in order; others leave their work to it.
 
-use super::qp::Qp;
+use super::{
+    counters::Counter,
+    qp::Qp, //
+};
 use crate::{
     engine::{
         icrc,
@@ -43,19 +46,33 @@ impl Qp {
     /// Sends until the engine has nothing more for now, then sets the timer.
     pub(super) fn send_all(&self, rcu: &rcu::Guard) {
         if !self.start_sending() {
+            self.dev.counters.add(Counter::Deferred, 1);
             return;
         }
         for _ in 0..BURST {
             let Some(frame) = self.next_frame(rcu) else {
                 return;
             };
-            if let Some(frame) = frame {
-                // A packet that the network refuses is a packet lost: the transport repeats it.
-                let _ = frame.send();
+            match frame {
+                Some(frame) => self.send_frame(frame),
+                None => self.dev.counters.add(Counter::SendErrors, 1),
             }
         }
         self.inner.lock().side.sending = false;
         self.timer.arm(timer::now());
+    }
+
+    /// A packet that the network refuses is a packet lost: the transport repeats it.
+    fn send_frame(&self, frame: Frame) {
+        let counters = &self.dev.counters;
+        let (packets, bytes) = frame.volume();
+        match frame.send() {
+            Ok(()) => {
+                counters.add(Counter::SentPackets, packets);
+                counters.add(Counter::SentBytes, bytes);
+            }
+            Err(_) => counters.add(Counter::SendErrors, 1),
+        }
     }
 
     fn start_sending(&self) -> bool {

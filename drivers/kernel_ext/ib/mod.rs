@@ -16,6 +16,7 @@ mod mmap;
 mod ops;
 pub(crate) mod port;
 mod slot;
+pub(crate) mod stats;
 
 use super::{
     netdev::NetDevice,
@@ -39,6 +40,9 @@ pub(crate) trait Driver: Sized + 'static {
     /// ABI version of that provider.
     const ABI_VERSION: u32;
 
+    /// The names of a port's counters.
+    const COUNTERS: &'static [stats::StatName];
+
     /// The device behind an `ib_device`.
     type Device: Send + Sync;
     /// Protection domain.
@@ -61,6 +65,9 @@ pub(crate) trait Driver: Sized + 'static {
     fn query_device(dev: &Self::Device, attr: &mut bindings::ib_device_attr);
     /// Fills in what does not come from the netdev.
     fn query_port(dev: &Self::Device, attr: &mut bindings::ib_port_attr);
+
+    /// The value of counter `index` of [`Self::COUNTERS`].
+    fn counter(dev: &Self::Device, index: usize) -> u64;
 
     /// A new protection domain.
     fn alloc_pd(dev: ArcBorrow<'_, Self::Device>) -> Result<Arc<Self::Pd>>;

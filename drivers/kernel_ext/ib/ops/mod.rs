@@ -19,6 +19,7 @@ use super::{
     device::DeviceSlot,
     mmap::Mapping,
     slot::Slot,
+    stats,
     Driver, //
 };
 use crate::bindings;
@@ -70,6 +71,8 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         query_gid: Some(query_gid::<D>),
         get_port_immutable: Some(get_port_immutable),
         get_link_layer: Some(get_link_layer),
+        alloc_hw_port_stats: Some(stats::alloc_port::<D>),
+        get_hw_stats: Some(stats::get::<D>),
         alloc_ucontext: Some(alloc_ucontext),
         dealloc_ucontext: Some(dealloc_ucontext),
         disassociate_ucontext: Some(dealloc_ucontext),
