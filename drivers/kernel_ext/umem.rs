@@ -47,6 +47,12 @@ impl Umem {
         Ok(umem)
     }
 
+    /// Whether the pages were pinned for writing.
+    pub(crate) fn writable(&self) -> bool {
+        // SAFETY: the umem is alive, and the flag never changes.
+        unsafe { (*self.raw).writable() != 0 }
+    }
+
     fn collect(&mut self) -> Result {
         let count = (self.offset + self.len).div_ceil(PAGE_SIZE);
         self.pages.reserve(count, GFP_KERNEL)?;

@@ -101,7 +101,7 @@ impl Drop for Objects {
             entry.qp.destroy();
         }
         for entry in self.mrs.drain() {
-            Mr::deregister(entry.mr);
+            entry.mr.deregister();
         }
         for entry in self.cqs.drain() {
             entry.object.close();

@@ -17,6 +17,7 @@ use super::context::{
 use crate::{
     bindings,
     kernel_ext::{
+        ib::MrRange,
         uapi::{
             Argument,
             Plain, //
@@ -87,8 +88,12 @@ pub(super) fn reg_mr(context: &Context, arg: Argument) -> Result {
     context.with(|objects| {
         let pd = objects.pds.get(answer.pd)?;
         let handle = objects.mrs.reserve()?;
-        let (addr, length) = (answer.addr, answer.length);
-        let made = Mr::register(&pd.object, addr, length, addr, answer.access);
+        let range = MrRange {
+            start: answer.addr,
+            len: answer.length,
+            iova: answer.addr,
+        };
+        let made = Mr::register(&pd.object, range, answer.access);
         let mr = made.inspect_err(|_| objects.mrs.release(handle))?;
         answer.handle = handle;
         answer.lkey = mr.key();
@@ -101,7 +106,7 @@ pub(super) fn reg_mr(context: &Context, arg: Argument) -> Result {
 
 fn destroy_mr(objects: &mut Objects, handle: u32) -> Result {
     let entry = objects.mrs.remove(handle, |_| Ok(()))?;
-    Mr::deregister(entry.mr);
+    entry.mr.deregister();
     objects.pds.get(entry.pd)?.users -= 1;
     Ok(())
 }

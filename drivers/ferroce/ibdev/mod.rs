@@ -14,6 +14,8 @@ use crate::{
             gid::PathAttr,
             stats::StatName,
             CqSink,
+            MrChange,
+            MrRange,
             QpSink, //
         },
         netdev::NetDevice,
@@ -89,14 +91,12 @@ impl ib::Driver for Door {
         Device::alloc_pd(dev)
     }
 
-    fn reg_user_mr(
-        pd: ArcBorrow<'_, Pd>,
-        start: u64,
-        len: u64,
-        iova: u64,
-        access: u32,
-    ) -> Result<Arc<Mr>> {
-        Mr::register(&pd, start, len, iova, access)
+    fn reg_user_mr(pd: ArcBorrow<'_, Pd>, range: MrRange, access: u32) -> Result<Arc<Mr>> {
+        Mr::register(&pd, range, access)
+    }
+
+    fn rereg_user_mr(mr: ArcBorrow<'_, Mr>, change: &MrChange<'_, Pd>) -> Result<Option<Arc<Mr>>> {
+        mr.reregister(change)
     }
 
     fn get_dma_mr(pd: ArcBorrow<'_, Pd>, access: u32) -> Result<Arc<Mr>> {
@@ -107,8 +107,9 @@ impl ib::Driver for Door {
         (mr.key(), mr.key())
     }
 
-    fn dereg_mr(mr: Arc<Mr>) {
-        Mr::deregister(mr);
+    fn dereg_mr(mr: ArcBorrow<'_, Mr>) -> Result {
+        mr.deregister();
+        Ok(())
     }
 
     fn create_cq(_dev: ArcBorrow<'_, Device>, entries: u32, sink: CqSink) -> Result<Arc<Cq>> {

@@ -3,7 +3,7 @@
 //! What the engine asks of the kernel while it works under a QP's lock.
 
 use super::{
-    mr::PdMemory,
+    memory::PdMemory,
     qp::{
         Engine,
         Qp,

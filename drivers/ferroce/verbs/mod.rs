@@ -12,6 +12,7 @@ pub(crate) mod counters;
 pub(crate) mod cq;
 pub(crate) mod device;
 mod env;
+mod memory;
 pub(crate) mod mr;
 pub(crate) mod qp;
 mod rx;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions, and the engine's view of memory through them.
+//! Memory regions: registration, change, and the end of one.
+//!
+//! Verbs calls, in process context. The packet path looks regions up under RCU, see
+//! [`super::memory`].
 
 use super::{
     device::limits,
@@ -11,23 +14,24 @@ use crate::{
     bindings,
     engine::{
         Access,
-        AtomicOp,
-        MemError,
-        Memory, //
+        MemError, //
     },
-    kernel_ext::umem::Umem, //
+    kernel_ext::{
+        ib::{
+            MrChange,
+            MrRange, //
+        },
+        rcu,
+        umem::Umem, //
+    },
 };
 use core::sync::atomic::{
-    fence,
+    AtomicU64,
     Ordering, //
 };
 use kernel::{
     prelude::*,
-    sync::{
-        rcu,
-        Arc,
-        ArcBorrow, //
-    },
+    sync::Arc, //
 };
 
 const LOCAL_WRITE: u32 = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE;
@@ -35,11 +39,35 @@ const REMOTE_WRITE: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
 const REMOTE_READ: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
 const REMOTE_ATOMIC: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC;
 const FLUSH_GLOBAL: u32 = bindings::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL;
+const ZERO_BASED: u32 = bindings::ib_access_flags_IB_ZERO_BASED;
+/// Flags that a region may have. Huge pages are found by themselves, so the hint is taken
+/// and means nothing; so do the optional ones (relaxed ordering).
 const SUPPORTED: u32 = LOCAL_WRITE
     | REMOTE_WRITE
     | REMOTE_READ
     | REMOTE_ATOMIC
+    | FLUSH_GLOBAL
+    | ZERO_BASED
+    | bindings::ib_access_flags_IB_ACCESS_HUGETLB
     | bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
+
+/// What a region's memory is.
+pub(super) enum Backing {
+    /// There is none: the region gives access to nothing.
+    Nothing,
+    /// Pinned pages of a process.
+    User(Umem),
+}
+
+impl Backing {
+    /// The pages, for an access to at least one byte.
+    pub(super) fn pages(&self) -> Result<&Umem, MemError> {
+        match self {
+            Self::User(umem) => Ok(umem),
+            Self::Nothing => Err(MemError::Fault),
+        }
+    }
+}
 
 /// A region of user memory under a key.
 ///
@@ -47,51 +75,75 @@ const SUPPORTED: u32 = LOCAL_WRITE
 /// [`Mr::deregister`] waits for a grace period and then owns the last reference.
 pub(crate) struct Mr {
     dev: Arc<Device>,
-    pd: u32,
-    access: u32,
+    /// Protection domain in the upper half, access flags in the lower: [`Mr::reregister`]
+    /// changes both at once.
+    rights: AtomicU64,
+    /// The address of its first byte.
     iova: u64,
     /// lkey and rkey: index in the device's table, then a byte that varies (IBTA 10.6.3.2).
     key: u32,
     len: u64,
-    /// The pages; `None` for a region that gives access to nothing.
-    umem: Option<Umem>,
+    pub(super) backing: Backing,
+}
+
+/// Checks access flags as `ibv_reg_mr(3)` and IBTA 11.2.8.2 want it: `EOPNOTSUPP` for one
+/// that is not supported, `EINVAL` for writing by a peer without writing by the owner.
+fn check_access(access: u32) -> Result {
+    if access & !SUPPORTED != 0 {
+        return Err(EOPNOTSUPP);
+    }
+    if access & (REMOTE_WRITE | REMOTE_ATOMIC) != 0 && access & LOCAL_WRITE == 0 {
+        return Err(EINVAL);
+    }
+    Ok(())
+}
+
+fn rights(pd: u32, access: u32) -> u64 {
+    u64::from(pd) << 32 | u64::from(access)
 }
 
 impl Mr {
-    /// Registers `len` bytes at `start` of the current process as `iova..iova + len`.
+    /// Registers a range of the current process, under addresses from `iova` on, or from 0
+    /// with `IB_ZERO_BASED`.
     ///
-    /// Fails with `EOPNOTSUPP` for access flags that are not supported, `EINVAL` for a range
-    /// that wraps, and as [`Umem::pin`] does.
-    pub(crate) fn register(
-        pd: &Pd,
-        start: u64,
-        len: u64,
-        iova: u64,
-        access: u32,
-    ) -> Result<Arc<Self>> {
-        if access & !SUPPORTED != 0 {
-            return Err(EOPNOTSUPP);
-        }
+    /// Fails as [`check_access`] and [`Umem::pin`] do, and with `EINVAL` for a range that
+    /// wraps.
+    pub(crate) fn register(pd: &Pd, range: MrRange, access: u32) -> Result<Arc<Self>> {
+        Self::pin(&pd.dev, pd.id, range, access)
+    }
+
+    fn pin(dev: &Arc<Device>, pd: u32, range: MrRange, access: u32) -> Result<Arc<Self>> {
+        let MrRange { start, len, iova } = range;
+        check_access(access)?;
+        let iova = match access & ZERO_BASED {
+            0 => iova,
+            _ => 0,
+        };
         iova.checked_add(len).ok_or(EINVAL)?;
-        let umem = match len {
-            0 => None,
-            _ => Some(Umem::pin(
-                pd.dev.ib,
+        let backing = match len {
+            0 => Backing::Nothing,
+            _ => Backing::User(Umem::pin(
+                dev.ib,
                 start.try_into()?,
                 len.try_into()?,
                 access as i32,
             )?),
         };
-        Self::publish(pd, len, iova, access, umem)
+        Self::publish(dev, rights(pd, access), len, iova, backing)
     }
 
     /// The key that a kernel user would have for all memory. It gives access to nothing yet.
     pub(crate) fn dma(pd: &Pd, access: u32) -> Result<Arc<Self>> {
-        Self::publish(pd, 0, 0, access, None)
+        Self::publish(&pd.dev, rights(pd.id, access), 0, 0, Backing::Nothing)
     }
 
-    fn publish(pd: &Pd, len: u64, iova: u64, access: u32, umem: Option<Umem>) -> Result<Arc<Self>> {
-        let dev = &pd.dev;
+    fn publish(
+        dev: &Arc<Device>,
+        rights: u64,
+        len: u64,
+        iova: u64,
+        backing: Backing,
+    ) -> Result<Arc<Self>> {
         let mut next = dev.next.lock();
         next.variant = next.variant.wrapping_add(1);
         let variant = u32::from(next.variant);
@@ -100,12 +152,11 @@ impl Mr {
         let key = index << 8 | variant;
         let mr = Self {
             dev: dev.clone(),
-            pd: pd.id,
-            access,
+            rights: AtomicU64::new(rights),
             iova,
             key,
             len,
-            umem,
+            backing,
         };
         let filled = Arc::new(mr, GFP_KERNEL)
             .map_err(Error::from)
@@ -119,22 +170,48 @@ impl Mr {
     }
 
     /// Takes the key back. Nobody touches the pages after this.
-    pub(crate) fn deregister(mr: Arc<Self>) {
-        drop(mr.dev.mrs.remove_sync(mr.key() >> 8));
+    pub(crate) fn deregister(&self) {
+        drop(self.dev.mrs.remove_sync(self.key() >> 8));
     }
 
-    /// Where `va..va + len` lies in the region, if `access` is allowed there.
-    fn locate(&self, va: u64, len: u64, access: Access) -> Result<usize, MemError> {
-        let needed = match access {
-            Access::LocalRead => 0,
-            Access::LocalWrite => LOCAL_WRITE,
-            Access::RemoteRead => REMOTE_READ,
-            Access::RemoteWrite => REMOTE_WRITE,
-            Access::RemoteAtomic => REMOTE_ATOMIC,
-        };
-        if self.access & needed != needed {
-            return Err(MemError::Access);
+    /// Changes what `change` names (IBTA 11.2.8.6). Another range gets another key and a
+    /// region of its own, which is returned, and this one is deregistered; otherwise the key
+    /// stays. Nobody uses the old rights or pages after this.
+    ///
+    /// Fails as [`Mr::register`] does, and with `EACCES` for permission to write to pages
+    /// that were pinned for reading; then all is as before.
+    pub(crate) fn reregister(&self, change: &MrChange<'_, Pd>) -> Result<Option<Arc<Self>>> {
+        let now = self.rights.load(Ordering::Relaxed);
+        let pd = change.pd.as_ref().map_or((now >> 32) as u32, |pd| pd.id);
+        let access = change.access.unwrap_or(now as u32);
+        if let Some(range) = change.range {
+            let mr = Self::pin(&self.dev, pd, range, access)?;
+            self.deregister();
+            return Ok(Some(mr));
         }
+        check_access(access)?;
+        let writes = access & (LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC) != 0;
+        if (access ^ now as u32) & ZERO_BASED != 0 {
+            return Err(EINVAL);
+        }
+        match &self.backing {
+            Backing::User(umem) if writes && !umem.writable() => return Err(EACCES),
+            _ => self.rights.store(rights(pd, access), Ordering::Relaxed),
+        }
+        rcu::synchronize_expedited();
+        Ok(None)
+    }
+
+    /// Where `va..va + len` lies in the region, if it has all rights of `needed` for
+    /// protection domain `pd`.
+    pub(super) fn locate(
+        &self,
+        pd: u32,
+        va: u64,
+        len: u64,
+        needed: u32,
+    ) -> Result<usize, MemError> {
+        self.permits(pd, needed)?;
         let start = va.checked_sub(self.iova).ok_or(MemError::Range)?;
         let end = start.checked_add(len).ok_or(MemError::Range)?;
         if end > self.len {
@@ -142,95 +219,32 @@ impl Mr {
         }
         usize::try_from(start).map_err(|_| MemError::Range)
     }
-}
 
-/// Memory as the QPs of one protection domain reach it, during a read-side section.
-pub(crate) struct PdMemory<'a> {
-    dev: &'a Device,
-    pd: u32,
-    rcu: &'a rcu::Guard,
-}
-
-impl<'a> PdMemory<'a> {
-    /// The memory of protection domain `pd`.
-    pub(crate) fn new(dev: &'a Device, pd: u32, rcu: &'a rcu::Guard) -> Self {
-        Self { dev, pd, rcu }
-    }
-
-    fn find(&self, key: u32) -> Result<ArcBorrow<'a, Mr>, MemError> {
-        let mr = self.dev.mrs.get(key >> 8, self.rcu).ok_or(MemError::Key)?;
-        if mr.key() != key || mr.pd != self.pd {
+    /// Whether the region has all rights of `needed` for protection domain `pd`.
+    pub(super) fn permits(&self, pd: u32, needed: u32) -> Result<(), MemError> {
+        let rights = self.rights.load(Ordering::Relaxed);
+        if (rights >> 32) as u32 != pd {
             return Err(MemError::Key);
         }
-        Ok(mr)
+        if rights as u32 & needed != needed {
+            return Err(MemError::Access);
+        }
+        Ok(())
     }
 }
 
-impl Memory for PdMemory<'_> {
-    fn check(&self, key: u32, va: u64, len: u64, access: Access) -> Result<(), MemError> {
-        if len == 0 {
-            return Ok(());
-        }
-        self.find(key)?.locate(va, len, access).map(drop)
+/// The rights that an access needs.
+pub(super) fn needed(access: Access) -> u32 {
+    match access {
+        Access::LocalRead => 0,
+        Access::LocalWrite => LOCAL_WRITE,
+        Access::RemoteRead => REMOTE_READ,
+        Access::RemoteWrite => REMOTE_WRITE,
+        Access::RemoteAtomic => REMOTE_ATOMIC,
     }
+}
 
-    fn read(&self, key: u32, va: u64, dst: &mut [u8], access: Access) -> Result<(), MemError> {
-        if dst.is_empty() {
-            return Ok(());
-        }
-        let mr = self.find(key)?;
-        let start = mr.locate(va, dst.len() as u64, access)?;
-        let umem = mr.umem.as_ref().ok_or(MemError::Fault)?;
-        umem.read(start, dst).map_err(|_| MemError::Fault)
-    }
-
-    fn write(&self, key: u32, va: u64, src: &[u8], access: Access) -> Result<(), MemError> {
-        if src.is_empty() {
-            return Ok(());
-        }
-        let mr = self.find(key)?;
-        let start = mr.locate(va, src.len() as u64, access)?;
-        let umem = mr.umem.as_ref().ok_or(MemError::Fault)?;
-        umem.write(start, src).map_err(|_| MemError::Fault)
-    }
-
-    fn atomic(&self, key: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
-        let mr = self.find(key)?;
-        let start = mr.locate(va, 8, Access::RemoteAtomic)?;
-        let umem = mr.umem.as_ref().ok_or(MemError::Fault)?;
-        let word = umem.word(start).map_err(|_| MemError::Fault)?;
-        Ok(match op {
-            AtomicOp::FetchAdd { add } => word.fetch_add(add, Ordering::SeqCst),
-            AtomicOp::CompareSwap { compare, swap } => word
-                .compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst)
-                .unwrap_or_else(|old| old),
-        })
-    }
-
-    fn atomic_write(&self, key: u32, va: u64, data: [u8; 8]) -> Result<(), MemError> {
-        let mr = self.find(key)?;
-        let start = mr.locate(va, 8, Access::RemoteWrite)?;
-        let umem = mr.umem.as_ref().ok_or(MemError::Fault)?;
-        let word = umem.word(start).map_err(|_| MemError::Fault)?;
-        word.store(u64::from_ne_bytes(data), Ordering::SeqCst);
-        Ok(())
-    }
-
-    /// All that came before is in the memory that every CPU and device sees, once ordered.
-    fn flush(&self, key: u32, range: Option<(u64, u64)>, placement: u8) -> Result<(), MemError> {
-        let mr = self.find(key)?;
-        let needed = u32::from(placement) * FLUSH_GLOBAL;
-        if mr.access & needed != needed {
-            return Err(MemError::Access);
-        }
-        if let Some((va, len)) = range {
-            mr.locate(va, len, Access::LocalRead)?;
-        }
-        fence(Ordering::SeqCst);
-        Ok(())
-    }
-
-    fn invalidate(&self, _key: u32) -> Result<(), MemError> {
-        Err(MemError::Access)
-    }
+/// The rights that a FLUSH needs: bits of the FETH's placement type (IBTA A19).
+pub(super) fn needed_flush(placement: u8) -> u32 {
+    u32::from(placement) * FLUSH_GLOBAL
 }

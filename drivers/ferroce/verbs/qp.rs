@@ -10,7 +10,7 @@ use super::{
     cq::Cq,
     device::limits,
     env::Env,
-    mr::PdMemory,
+    memory::PdMemory,
     wqe,
     Device,
     Pd, //

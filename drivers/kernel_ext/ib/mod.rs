@@ -72,20 +72,23 @@ pub(crate) trait Driver: Sized + 'static {
     /// A new protection domain.
     fn alloc_pd(dev: ArcBorrow<'_, Self::Device>) -> Result<Arc<Self::Pd>>;
 
-    /// Registers `start..start+len` of the process as `iova..`.
+    /// Registers memory of the process.
     fn reg_user_mr(
         pd: ArcBorrow<'_, Self::Pd>,
-        start: u64,
-        len: u64,
-        iova: u64,
+        range: MrRange,
         access: u32,
     ) -> Result<Arc<Self::Mr>>;
+    /// Changes a region, or makes another one that takes its place.
+    fn rereg_user_mr(
+        mr: ArcBorrow<'_, Self::Mr>,
+        change: &MrChange<'_, Self::Pd>,
+    ) -> Result<Option<Arc<Self::Mr>>>;
     /// A region over all kernel memory.
     fn get_dma_mr(pd: ArcBorrow<'_, Self::Pd>, access: u32) -> Result<Arc<Self::Mr>>;
     /// lkey and rkey.
     fn mr_keys(mr: &Self::Mr) -> (u32, u32);
     /// After this nothing reads or writes the memory.
-    fn dereg_mr(mr: Arc<Self::Mr>);
+    fn dereg_mr(mr: ArcBorrow<'_, Self::Mr>) -> Result;
 
     /// A queue for at least `entries` completions that tells `sink` of events.
     fn create_cq(
@@ -119,6 +122,27 @@ pub(crate) trait Driver: Sized + 'static {
     fn ring_doorbell(qp: ArcBorrow<'_, Self::Qp>) -> Result;
     /// Nothing completes and nothing reaches the sink after this.
     fn destroy_qp(qp: Arc<Self::Qp>);
+}
+
+/// Memory of a process: `start..start + len`, which peers and work requests know as `iova..`.
+#[derive(Clone, Copy)]
+pub(crate) struct MrRange {
+    /// Address in the process.
+    pub(crate) start: u64,
+    /// Bytes.
+    pub(crate) len: u64,
+    /// Address of the first byte for everybody else.
+    pub(crate) iova: u64,
+}
+
+/// What `ibv_rereg_mr` changes of a region; the rest stays.
+pub(crate) struct MrChange<'a, Pd> {
+    /// The memory.
+    pub(crate) range: Option<MrRange>,
+    /// The protection domain.
+    pub(crate) pd: Option<ArcBorrow<'a, Pd>>,
+    /// `IB_ACCESS_*`.
+    pub(crate) access: Option<u32>,
 }
 
 /// Checks `mask` against the spec's table of states and attributes (IBTA 10.3.1, as

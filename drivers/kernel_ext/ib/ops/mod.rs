@@ -28,7 +28,7 @@ use kernel::{
     error::to_result,
     prelude::*, //
 };
-use mr::{alloc_pd, dealloc_pd, dereg_mr, get_dma_mr, reg_user_mr};
+use mr::{alloc_pd, dealloc_pd, dereg_mr, get_dma_mr, reg_user_mr, rereg_user_mr};
 use port::{
     alloc_ucontext, dealloc_ucontext, get_link_layer, get_port_immutable, query_device, query_gid,
     query_pkey, query_port,
@@ -81,6 +81,7 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         alloc_pd: Some(alloc_pd::<D>),
         dealloc_pd: Some(dealloc_pd::<D>),
         reg_user_mr: Some(reg_user_mr::<D>),
+        rereg_user_mr: Some(rereg_user_mr::<D>),
         get_dma_mr: Some(get_dma_mr::<D>),
         dereg_mr: Some(dereg_mr::<D>),
         create_cq: Some(create_cq::<D>),

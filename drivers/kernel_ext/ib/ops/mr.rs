@@ -11,7 +11,9 @@ use crate::{
     bindings,
     kernel_ext::ib::{
         device::DeviceSlot,
-        Driver, //
+        Driver,
+        MrChange,
+        MrRange, //
     },
 };
 use kernel::{
@@ -59,7 +61,8 @@ fn new_mr<D: Driver>(pd: *mut bindings::ib_pd, result: Result<Arc<D::Mr>>) -> *m
                 Ok(ib)
             }
             Err(e) => {
-                D::dereg_mr(mr);
+                // Nobody knows the region yet, so nothing keeps it.
+                let _ = D::dereg_mr(mr.as_arc_borrow());
                 Err(e)
             }
         }
@@ -81,10 +84,54 @@ pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
     }
     // SAFETY: the core gives a PD of this driver.
     let object = unsafe { PdSlot::<D>::get(pd) };
-    new_mr::<D>(
-        pd,
-        D::reg_user_mr(object, start, length, iova, access as u32),
-    )
+    let range = MrRange {
+        start,
+        len: length,
+        iova,
+    };
+    new_mr::<D>(pd, D::reg_user_mr(object, range, access as u32))
+}
+
+pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
+    ib: *mut bindings::ib_mr,
+    flags: c_int,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: c_int,
+    pd: *mut bindings::ib_pd,
+    _udata: *mut bindings::ib_udata,
+) -> *mut bindings::ib_mr {
+    let has = |flag: bindings::ib_mr_rereg_flags| flags as u32 & flag != 0;
+    let range = MrRange {
+        start,
+        len: length,
+        iova,
+    };
+    // SAFETY: the core gives a region and a PD of this driver, and keeps both meanwhile.
+    let (mr, pd) = unsafe { (MrSlot::<D>::get(ib), PdSlot::<D>::get(pd)) };
+    let change = MrChange {
+        range: has(bindings::ib_mr_rereg_flags_IB_MR_REREG_TRANS).then_some(range),
+        pd: has(bindings::ib_mr_rereg_flags_IB_MR_REREG_PD).then_some(pd),
+        access: has(bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS).then_some(access as u32),
+    };
+    match D::rereg_user_mr(mr, &change) {
+        Ok(None) => core::ptr::null_mut(),
+        Ok(Some(new)) => {
+            let (lkey, rkey) = D::mr_keys(&new);
+            // SAFETY: the core lets nobody else use its region meanwhile, and takes the keys
+            // from it when we are back.
+            unsafe {
+                (*ib).lkey = lkey;
+                (*ib).rkey = rkey;
+                let slot = MrSlot::<D>::of(ib);
+                drop(slot.take());
+                slot.fill(new);
+            }
+            core::ptr::null_mut()
+        }
+        Err(e) => e.to_ptr(),
+    }
 }
 
 pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
@@ -100,12 +147,11 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
     ib: *mut bindings::ib_mr,
     _udata: *mut bindings::ib_udata,
 ) -> c_int {
-    // SAFETY: the core gives back what `new_mr` made, once.
-    unsafe {
-        if let Some(mr) = MrSlot::<D>::of(ib).take() {
-            D::dereg_mr(mr);
-        }
-        drop(KBox::from_raw(ib.cast::<MrSlot<D>>()));
-    }
-    0
+    // SAFETY: the core gives back what `new_mr` made; it is gone once we succeed.
+    errno(unsafe {
+        D::dereg_mr(MrSlot::<D>::get(ib)).map(|()| {
+            drop(MrSlot::<D>::of(ib).take());
+            drop(KBox::from_raw(ib.cast::<MrSlot<D>>()));
+        })
+    })
 }

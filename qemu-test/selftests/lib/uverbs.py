@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Verbs as the kernel has them, without a provider in between.
+
+Stock rdma-core's provider for the driver number that ferroce uses knows neither
+ibv_rereg_mr nor addresses of one's own. These go through the write interface of
+include/uapi/rdma/ib_user_verbs.h, on the descriptor of an open pyverbs context.
+"""
+
+import ctypes
+import os
+import struct
+
+CHANGE_TRANSLATION, CHANGE_PD, CHANGE_ACCESS = 1, 2, 4
+_REG_MR, _REREG_MR, _DEREG_MR = 9, 11, 13
+
+
+def _command(ctx, number, fields, body, answer=""):
+    """Runs one command, with room for an answer that is unpacked as `answer`."""
+    out = ctypes.create_string_buffer(max(struct.calcsize("=" + answer), 4))
+    if answer:
+        fields, body = "Q" + fields, (ctypes.addressof(out), *body)
+    request = struct.pack("=" + fields, *body)
+    words = (8 + len(request)) // 4
+    header = struct.pack("=IHH", number, words, struct.calcsize("=" + answer) // 4)
+    os.write(ctx.cmd_fd, header + request)
+    return struct.unpack_from("=" + answer, out)
+
+
+class RawMR:
+    """A memory region: `length` bytes at `start`, under addresses from `iova` on."""
+
+    def __init__(self, ctx, pd, start, length, iova, access):
+        self.ctx = ctx
+        body = (start, length, iova, pd.handle, access)
+        self.handle, self.lkey, self.rkey = _command(ctx, _REG_MR, "QQQII", body, "III")
+
+    def close(self):
+        """Deregisters it."""
+        _command(self.ctx, _DEREG_MR, "I", (self.handle,))
+
+
+def rereg(ctx, mr, flags, pd=None, start=0, length=0, access=0, iova=None):
+    """Changes a region (pyverbs MR or RawMR); returns lkey and rkey, which may be new."""
+    body = (
+        mr.handle,
+        flags,
+        start,
+        length,
+        start if iova is None else iova,
+        pd.handle if pd else 0,
+        access,
+    )
+    return _command(ctx, _REREG_MR, "IIQQQII", body, "II")
