@@ -23,7 +23,7 @@ from ktap_reader import Result
 CLONE = Path(__file__).resolve().parents[2]
 SELFTESTS = CLONE / "qemu-test" / "selftests"
 RESULTS = CLONE / "build" / "results"
-GUEST_SUITES = ["kselftest", "verbs", "net", "perftest", "interop"]
+GUEST_SUITES = ["kselftest", "verbs", "net", "pyverbs", "perftest", "interop"]
 SUITES = ["lint", "unit", *GUEST_SUITES]
 GUEST_LINE = re.compile(r"^# guest: (.+)$", re.MULTILINE)
 CARGO_LINE = re.compile(r"^test (.+) \.\.\. (ok|FAILED|ignored)(?:, (.*))?$")
@@ -37,11 +37,12 @@ suites:
   kselftest  the module and /dev/ferroce, in a guest
   verbs      stock rdma-core on the device: data, errors, events, teardown
   net        counters, multicast, kinds of interfaces, what happens to them
+  pyverbs    rdma-core's own Python tests
   perftest   the tools of perftest and the ping-pongs
   interop    ferroce and rdma_rxe in two guests
 
 Results are also in build/results: results.json, junit.xml, and the logs of each
-guest. FERROCE_DRIVER=rxe runs verbs and perftest on rdma_rxe instead.
+guest. FERROCE_DRIVER=rxe runs verbs, pyverbs and perftest on rdma_rxe instead.
 """
 
 

@@ -86,12 +86,24 @@ def _explain(error):
         print(f"# {line}")
 
 
-def _dmesg_clean(mark):
+def mark():
+    """Writes a line into the kernel log; `trouble` looks at what follows it."""
+    text = f"ferroce-test {os.getpid()} {os.path.basename(sys.argv[0])}"
+    with open("/dev/kmsg", "w", encoding="utf-8") as kmsg:
+        kmsg.write(text + "\n")
+    return text
+
+
+def trouble(since):
+    """What the kernel said since that mark when it has been hurt; usually nothing."""
     script = f'. "{KTAP_SH}"; KTAP_MARK="$1"; dmesg_trouble'
-    found = subprocess.run(
-        ["bash", "-c", script, "ktap", mark], capture_output=True, text=True, check=False
+    return subprocess.run(
+        ["bash", "-c", script, "ktap", since], capture_output=True, text=True, check=False
     ).stdout
-    if found:
+
+
+def _dmesg_clean(since):
+    if found := trouble(since):
         raise AssertionError("the kernel complains:\n" + found)
 
 
@@ -101,10 +113,8 @@ def main():
     if len(sys.argv) > 1:
         cases = [c for c in cases if re.search(sys.argv[1], c[0])]
     signal.signal(signal.SIGALRM, _alarm)
-    mark = f"ferroce-test {os.getpid()} {os.path.basename(sys.argv[0])}"
-    with open("/dev/kmsg", "w", encoding="utf-8") as kmsg:
-        kmsg.write(mark + "\n")
-    cases = cases + [("dmesg clean", lambda: _dmesg_clean(mark), 30)]
+    since = mark()
+    cases = cases + [("dmesg clean", lambda: _dmesg_clean(since), 30)]
     print(f"KTAP version 1\n1..{len(cases)}", flush=True)
     good = [_run(i, *entry) for i, entry in enumerate(cases, 1)]
     sys.exit(0 if all(good) else 1)
