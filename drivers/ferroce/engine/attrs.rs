@@ -2,6 +2,8 @@
 
 //! What a queue pair is made with, what may be changed in it and when.
 
+use super::wire::Service;
+
 /// Transport service of a queue pair; values of `enum ib_qp_type`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -12,6 +14,37 @@ pub enum QpType {
     Uc = 3,
     /// Unreliable datagram.
     Ud = 4,
+    /// Extended reliable connection, the side that requests (annex A14).
+    XrcIni = 9,
+    /// Extended reliable connection, the side that serves requests (annex A14).
+    XrcTgt = 10,
+}
+
+impl QpType {
+    /// What is sent is acknowledged.
+    pub fn is_reliable(self) -> bool {
+        matches!(self, Self::Rc | Self::XrcIni | Self::XrcTgt)
+    }
+
+    /// Has a send queue.
+    pub fn requests(self) -> bool {
+        self != Self::XrcTgt
+    }
+
+    /// Serves requests of the peer.
+    pub fn responds(self) -> bool {
+        self != Self::XrcIni
+    }
+
+    /// The service that its packets are of.
+    pub(super) fn service(self) -> Service {
+        match self {
+            Self::Rc => Service::Rc,
+            Self::Uc => Service::Uc,
+            Self::Ud => Service::Ud,
+            Self::XrcIni | Self::XrcTgt => Service::Xrc,
+        }
+    }
 }
 
 /// State of a queue pair; values of `enum ib_qp_state` (section 10.3.1).
@@ -291,15 +324,14 @@ impl ModifyAttrs {
         }
         let has_peer = self.dest_qpn.is_some() && self.path_mtu.is_some() && self.rq_psn.is_some();
         let receives = self.max_dest_rd_atomic.is_some() && self.min_rnr_timer.is_some();
-        let retries = self.timeout.is_some()
-            && self.retry_cnt.is_some()
-            && self.rnr_retry.is_some()
-            && self.max_rd_atomic.is_some();
-        let reliable = qp_type == QpType::Rc;
+        let retries =
+            self.retry_cnt.is_some() && self.rnr_retry.is_some() && self.max_rd_atomic.is_some();
+        let reliable = qp_type.is_reliable();
         let complete = (!to_rtr || !connected || has_peer)
-            && (!to_rtr || !reliable || receives)
+            && (!to_rtr || !reliable || !qp_type.responds() || receives)
             && (!to_rts || self.sq_psn.is_some())
-            && (!to_rts || !reliable || retries);
+            && (!to_rts || !reliable || self.timeout.is_some())
+            && (!to_rts || !reliable || !qp_type.requests() || retries);
         if complete {
             Ok(())
         } else {

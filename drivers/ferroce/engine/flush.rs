@@ -10,6 +10,7 @@ use super::Qp;
 use super::QpEvent;
 use super::QpState;
 use super::QpType;
+use super::RecvWr;
 use super::Store;
 use super::WcOpcode;
 use super::WcStatus;
@@ -33,7 +34,12 @@ impl<S: Store> Qp<S> {
 
     /// A receive was posted, perhaps in ERROR: then it is to be flushed.
     pub fn receive_posted(&mut self) {
-        self.flush_recv |= self.state == QpState::Error && !self.cfg.srq;
+        self.flush_recv |= self.state == QpState::Error && !self.shares_receives();
+    }
+
+    /// Receives come from a shared receive queue.
+    fn shares_receives(&self) -> bool {
+        self.cfg.srq || self.cfg.qp_type == QpType::XrcTgt
     }
 
     /// Flushes a bounded number of work requests.
@@ -49,25 +55,22 @@ impl<S: Store> Qp<S> {
     }
 
     fn flush_receives(&mut self, env: &mut impl Env) {
+        let shared = self.shares_receives();
         for _ in 0..BATCH {
             let held = self.resp.recv.take();
             let next = match held {
                 Some(recv) => Some(recv),
-                None if self.cfg.srq => None,
+                None if shared => None,
                 None => env.next_recv(&mut self.store.rq_sges),
             };
             let Some(recv) = next else {
                 self.flush_recv = false;
-                if self.cfg.srq {
+                if shared {
                     env.event(QpEvent::LastWqeReached);
                 }
                 return;
             };
-            env.complete_recv(Completion {
-                wr_id: recv.wr_id,
-                status: WcStatus::WrFlushErr,
-                ..self.recv_completion(WcOpcode::Recv)
-            });
+            self.fail_recv(&recv, WcStatus::WrFlushErr, env);
         }
     }
 
@@ -85,13 +88,25 @@ impl<S: Store> Qp<S> {
     /// (section 10.3.1.6).
     pub(super) fn fail_send(&mut self, status: WcStatus, env: &mut impl Env) {
         self.complete_head(status, env);
-        if self.cfg.qp_type == QpType::Rc {
+        if self.cfg.qp_type.is_reliable() {
             self.set_error(env);
         } else {
             self.state = QpState::Sqe;
             self.req = Requester::default();
             self.flush(env);
         }
+    }
+
+    /// Completes a receive with an error, unless its queue is gone.
+    pub(super) fn fail_recv(&self, recv: &RecvWr, status: WcStatus, env: &mut impl Env) {
+        if self.cfg.qp_type == QpType::XrcTgt && !env.select_srq(self.resp.srq) {
+            return;
+        }
+        env.complete_recv(Completion {
+            wr_id: recv.wr_id,
+            status,
+            ..self.recv_completion(WcOpcode::Recv)
+        });
     }
 
     /// A completion of a send work request.

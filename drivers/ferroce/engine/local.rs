@@ -71,6 +71,6 @@ impl<S: Store> Qp<S> {
 
     /// Whether this queue pair has local operations (section 11.4.1.1, table "Operation Type Matrix").
     pub(super) fn has_local(&self) -> bool {
-        self.cfg.qp_type != QpType::Ud
+        !matches!(self.cfg.qp_type, QpType::Ud | QpType::XrcTgt)
     }
 }

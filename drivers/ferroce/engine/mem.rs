@@ -107,6 +107,13 @@ pub trait Env {
     /// The registered memory.
     fn mem(&self) -> &Self::Mem;
 
+    /// XRC target: from now on [`Env::next_recv`] takes from this shared receive queue, [`Env::mem`] is that of its
+    /// protection domain, and receives complete on its completion queue. `false`: there is no such queue in the XRC
+    /// domain (section A14.4).
+    fn select_srq(&mut self, _number: u32) -> bool {
+        false
+    }
+
     /// Takes the next receive work request and encodes its scatter list into `out` (see [`super::Sge::encode`]);
     /// lists that do not fit never got into the queue. `None`: the queue is empty.
     fn next_recv(&mut self, out: &mut [u8]) -> Option<RecvWr>;

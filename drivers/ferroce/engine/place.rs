@@ -19,6 +19,7 @@ use super::Env;
 use super::Memory;
 use super::Packet;
 use super::Qp;
+use super::QpType;
 use super::RecvWr;
 use super::Store;
 use super::WcOpcode;
@@ -42,6 +43,9 @@ impl<S: Store> Qp<S> {
         if !in_order || !self.size_fits(pkt) {
             return Err(INVALID);
         }
+        if self.cfg.qp_type == QpType::XrcTgt {
+            self.select_srq(pkt, env)?;
+        }
         if op.is_send() {
             self.receive(pkt, env)
         } else if op.is_write() {
@@ -55,6 +59,17 @@ impl<S: Store> Qp<S> {
         } else {
             self.atomic(pkt, env)
         }
+    }
+
+    /// XRC: the shared receive queue that a request names, the same for all packets of a message (section A14.4).
+    fn select_srq(&mut self, pkt: &Packet<'_>, env: &mut impl Env) -> Result<(), Refusal> {
+        let number = pkt.xrc_srq.ok_or(INVALID)?;
+        let changed = self.resp.message != Message::None && number != self.resp.srq;
+        if changed || !env.select_srq(number) {
+            return Err(INVALID);
+        }
+        self.resp.srq = number;
+        Ok(())
     }
 
     /// Packets but the last are full, and the last of several is not empty (section 9.7.4.1.6).

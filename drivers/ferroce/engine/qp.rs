@@ -187,6 +187,7 @@ impl<S: Store> Qp<S> {
             wr_id: wr.wr_id,
             op: wr.op,
             flags: wr.flags,
+            srq: (self.cfg.qp_type == QpType::XrcIni).then_some(wr.srq),
             len,
             packets,
             ..SendWqe::ZERO
@@ -203,7 +204,8 @@ impl<S: Store> Qp<S> {
         let (cfg, op) = (&self.cfg, &wr.op);
         let datagram = matches!(op, SendOp::Datagram { .. });
         let service = match cfg.qp_type {
-            QpType::Rc => !datagram,
+            QpType::Rc | QpType::XrcIni => !datagram,
+            QpType::XrcTgt => return None,
             QpType::Uc => !datagram && !op.fetches() && !matches!(op, SendOp::SendInvalidate(_)),
             QpType::Ud => datagram,
         };
@@ -269,9 +271,9 @@ impl<S: Store> Qp<S> {
         self.requests_first = !self.requests_first;
         if self.requests_first {
             let request = self.poll_request(now, max, env);
-            request.or_else(|| self.poll_response(max))
+            request.or_else(|| self.poll_response(max, env))
         } else {
-            let response = self.poll_response(max);
+            let response = self.poll_response(max, env);
             response.or_else(|| self.poll_request(now, max, env))
         }
     }
@@ -311,15 +313,15 @@ impl<S: Store> Qp<S> {
 
     /// Whether the packet is of this queue pair's state, service and partition (section 9.6.1).
     fn accepts(&self, pkt: &Packet<'_>) -> Result<(), Count> {
-        use super::wire::Service;
-        let service = match self.cfg.qp_type {
-            QpType::Rc => Service::Rc,
-            QpType::Uc => Service::Uc,
-            QpType::Ud => Service::Ud,
+        let qp_type = self.cfg.qp_type;
+        let wanted = match pkt.opcode.op.is_response() {
+            true => qp_type.requests(),
+            false => qp_type.responds(),
         };
+        let service = pkt.opcode.service == qp_type.service();
         let checks = [
             (self.state.receives(), Count::WrongState),
-            (pkt.opcode.service == service, Count::WrongService),
+            (wanted && service, Count::WrongService),
             (
                 (pkt.bth.pkey ^ self.attrs.pkey) & 0x7fff == 0,
                 Count::WrongPkey,

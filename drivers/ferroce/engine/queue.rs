@@ -17,6 +17,8 @@ pub struct SendWqe {
     pub(super) wr_id: u64,
     pub(super) op: SendOp,
     pub(super) flags: SendFlags,
+    /// XRC: the peer's shared receive queue.
+    pub(super) srq: Option<u32>,
     /// Bytes of its data in `sq_data`.
     pub(super) data_len: u32,
     /// Bytes of the message.
@@ -40,6 +42,7 @@ impl SendWqe {
             fence: false,
             inline: false,
         },
+        srq: None,
         data_len: 0,
         len: 0,
         first: Psn::new(0),

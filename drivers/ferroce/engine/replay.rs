@@ -11,9 +11,12 @@ use super::wire::Aeth;
 use super::wire::Bth;
 use super::wire::Operation;
 use super::wire::Reth;
+use super::Env;
+use super::MemError;
 use super::Mtu;
 use super::Psn;
 use super::Qp;
+use super::QpType;
 use super::Store;
 
 /// What was asked for.
@@ -35,6 +38,8 @@ pub struct ReadReplay {
     packets: u32,
     len: u32,
     msn: u32,
+    /// XRC: the queue that stands for the protection domain of the memory.
+    srq: u32,
     /// Packets `start..end` are wanted and those from `next` on still to be sent; nothing is if `next == end`.
     start: u32,
     next: u32,
@@ -53,6 +58,7 @@ impl ReadReplay {
         packets: 0,
         len: 0,
         msn: 0,
+        srq: 0,
         start: 0,
         next: 0,
         end: 0,
@@ -169,11 +175,9 @@ impl<S: Store> Qp<S> {
             packets,
             len: reth.len,
             msn,
-            start: 0,
-            next: 0,
             end: packets,
             end_byte: reth.len,
-            answered: false,
+            ..ReadReplay::ZERO
         });
     }
 
@@ -205,8 +209,9 @@ impl<S: Store> Qp<S> {
         if self.displaced().is_some_and(ReadReplay::wanted) {
             self.resp.answers = self.resp.answers.saturating_sub(1);
         }
+        let srq = self.resp.srq;
         if let Some(slot) = self.replay_mut(self.resp.replays) {
-            *slot = entry;
+            *slot = ReadReplay { srq, ..entry };
             self.resp.replays += 1;
             self.resp.answers += 1;
             self.resp.unanswered += 1;
@@ -250,7 +255,7 @@ impl<S: Store> Qp<S> {
     }
 
     /// The next run of answers, oldest first.
-    pub(super) fn poll_answer(&mut self, max_packets: u32) -> Option<Transmit> {
+    pub(super) fn poll_answer(&mut self, max_packets: u32, env: &mut impl Env) -> Option<Transmit> {
         if self.resp.answers == 0 {
             return None;
         }
@@ -264,17 +269,18 @@ impl<S: Store> Qp<S> {
         let entry = *self.replay(n)?;
         let mtu = self.attrs.path_mtu;
         let k = entry.next;
+        if self.cfg.qp_type == QpType::XrcTgt && !env.select_srq(entry.srq) {
+            self.response_failed(entry.first.plus(k), MemError::Key, env);
+            return None;
+        }
         let (source, len, count, last_len) = match entry.answer {
             Answer::Atomic { .. } => {
                 let len = (Bth::SIZE + Aeth::SIZE + 8) as u32;
                 (Source::AtomicAck(n), len, 1, len)
             }
             Answer::Read { .. } | Answer::Done => {
-                // A first packet is longer than the middle ones, so it can only share a run with a last one.
-                let alone = k == entry.start && entry.end - k > 2;
-                let max = if alone { 1 } else { max_packets };
                 let len = |k| entry.response_len(k, mtu);
-                let (count, last_len) = run(k, entry.end, max, len);
+                let (count, last_len) = run(k, entry.end, max_packets, len);
                 (Source::ReadResponse(n), len(k), count, last_len)
             }
         };

@@ -25,7 +25,6 @@ use super::Mtu;
 use super::Psn;
 use super::Qp;
 use super::QpState;
-use super::QpType;
 use super::SendOp;
 use super::Store;
 use super::WcStatus;
@@ -122,6 +121,7 @@ pub(super) fn shape(wqe: &SendWqe, k: u32, mtu: Mtu) -> Shape {
         (op.is_atomic(), AtomicEth::SIZE),
         (op.has_imm() || op.has_ieth(), 4),
         (datagram, Deth::SIZE),
+        (wqe.srq.is_some(), 4),
     ] {
         extension += if has { size as u32 } else { 0 };
     }
@@ -163,9 +163,9 @@ impl<S: Store> Qp<S> {
 
     /// Bytes that may be in flight: without acknowledgements there is nothing to tell how much is good.
     fn window(&self) -> u32 {
-        match self.cfg.qp_type {
-            QpType::Rc => self.req.window.bytes(),
-            QpType::Uc | QpType::Ud => self.cfg.window,
+        match self.cfg.qp_type.is_reliable() {
+            true => self.req.window.bytes(),
+            false => self.cfg.window,
         }
     }
 
@@ -181,7 +181,7 @@ impl<S: Store> Qp<S> {
         let Some(wqe) = self.wqe(place.wqe) else {
             return false;
         };
-        if self.cfg.qp_type != QpType::Rc {
+        if !self.cfg.qp_type.is_reliable() {
             return false;
         }
         let next = Place {
@@ -277,7 +277,8 @@ impl<S: Store> Qp<S> {
         if in_flight > 0 && in_flight + u64::from(bytes) > u64::from(self.window()) {
             return None;
         }
-        let len = (Bth::SIZE + Reth::SIZE) as u32;
+        let xrceth = if wqe.srq.is_some() { 4 } else { 0 };
+        let len = (Bth::SIZE + Reth::SIZE) as u32 + xrceth;
         self.req.fetching += 1;
         Some(self.sent(
             at,
@@ -301,10 +302,7 @@ impl<S: Store> Qp<S> {
         if !fits || outstanding >= MAX_IN_FLIGHT {
             return None;
         }
-        // A first packet with a header of its own is longer than the middle ones, so only a last one may follow.
-        let alone = at.packet == 0 && first.extension > 0 && wqe.packets > 2;
-        let max = if alone { 1 } else { max_packets };
-        let max = max.min(by_window.max(1));
+        let max = max_packets.min(by_window.max(1));
         let len = |k| shape(wqe, k, mtu).len();
         let (count, last_len) = run(at.packet, wqe.packets, max, len);
         if wqe.op.fetches() {
@@ -360,7 +358,7 @@ impl<S: Store> Qp<S> {
 
     /// Starts the wait for an acknowledgement, unless one is going on.
     fn arm(&mut self, now: Instant) {
-        if self.cfg.qp_type == QpType::Rc && self.req.deadline.is_none() {
+        if self.cfg.qp_type.is_reliable() && self.req.deadline.is_none() {
             self.restart_timer(now);
         }
     }
@@ -419,7 +417,7 @@ impl<S: Store> Qp<S> {
 
     /// UC and UD: what has been sent is complete (section 9.8.2.2).
     pub(super) fn complete_unacknowledged(&mut self, env: &mut impl Env) {
-        if self.cfg.qp_type == QpType::Rc || self.state == QpState::Error {
+        if self.cfg.qp_type.is_reliable() || self.state == QpState::Error {
             return;
         }
         while self.ring.head.wqe < self.req.cursor.wqe {

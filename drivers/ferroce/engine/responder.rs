@@ -5,7 +5,6 @@
 use super::wire::NakCode;
 use super::wire::Operation;
 use super::wire::Syndrome;
-use super::Completion;
 use super::Count;
 use super::Env;
 use super::MemError;
@@ -18,7 +17,6 @@ use super::QpType;
 use super::RecvWr;
 use super::Store;
 use super::Transmit;
-use super::WcOpcode;
 use super::WcStatus;
 
 /// The message in progress.
@@ -54,6 +52,8 @@ pub(super) struct Responder {
     pub(super) msn: u32,
     /// The message in progress.
     pub(super) message: Message,
+    /// XRC: shared receive queue of the message in progress, or of the last one.
+    pub(super) srq: u32,
     /// A receive that was taken and is not complete; its list is in `rq_sges`.
     pub(super) recv: Option<RecvWr>,
     /// `expected` was refused: nothing more is said until it comes (section 9.7.5.2.3).
@@ -86,7 +86,7 @@ impl<S: Store> Qp<S> {
     /// A request packet.
     pub(super) fn handle_request(&mut self, pkt: &Packet<'_>, env: &mut impl Env) {
         match self.cfg.qp_type {
-            QpType::Rc => self.reliable(pkt, env),
+            QpType::Rc | QpType::XrcIni | QpType::XrcTgt => self.reliable(pkt, env),
             QpType::Uc => self.unreliable(pkt, env),
             QpType::Ud => self.datagram(pkt, env),
         }
@@ -182,11 +182,7 @@ impl<S: Store> Qp<S> {
     pub(super) fn fail_receive(&mut self, status: WcStatus, env: &mut impl Env) {
         self.resp.message = Message::None;
         if let Some(recv) = self.resp.recv.take() {
-            env.complete_recv(Completion {
-                wr_id: recv.wr_id,
-                status,
-                ..self.recv_completion(WcOpcode::Recv)
-            });
+            self.fail_recv(&recv, status, env);
         }
     }
 
@@ -201,12 +197,16 @@ impl<S: Store> Qp<S> {
     }
 
     /// The next run of answers: READ data in the order of PSNs, then the NAK or ACK that covers all before.
-    pub(super) fn poll_response(&mut self, max_packets: u32) -> Option<Transmit> {
+    pub(super) fn poll_response(
+        &mut self,
+        max_packets: u32,
+        env: &mut impl Env,
+    ) -> Option<Transmit> {
         let serves = self.state.receives() || self.state == QpState::Error && self.resp.closing;
         if !serves {
             return None;
         }
-        if let Some(t) = self.poll_answer(max_packets) {
+        if let Some(t) = self.poll_answer(max_packets, env) {
             return Some(t);
         }
         let (syndrome, psn) = match self.resp.nak.take() {

@@ -12,14 +12,12 @@ use super::wire::Deth;
 use super::wire::Opcode;
 use super::wire::Operation;
 use super::wire::Reth;
-use super::wire::Service;
 use super::wire::Syndrome;
 use super::Access;
 use super::MemError;
 use super::Memory;
 use super::Psn;
 use super::Qp;
-use super::QpType;
 use super::SendOp;
 use super::Store;
 
@@ -157,11 +155,7 @@ impl<S: Store> Qp<S> {
     }
 
     fn bth(&self, t: &Transmit, op: Operation, i: u32, payload: u32) -> Bth {
-        let service = match self.cfg.qp_type {
-            QpType::Rc => Service::Rc,
-            QpType::Uc => Service::Uc,
-            QpType::Ud => Service::Ud,
-        };
+        let service = self.cfg.qp_type.service();
         Bth {
             opcode: Opcode { service, op }.to_byte(),
             solicited: false,
@@ -197,6 +191,7 @@ impl<S: Store> Qp<S> {
             ..self.bth(t, shape.op, i, shape.payload)
         };
         out.put(&bth.encode())?;
+        write_xrceth(wqe.srq, &mut out)?;
         write_extensions(wqe.len, &wqe.op, shape.op, self.cfg.qpn, &mut out)?;
         let data = self.wqe_data(t.wqe);
         let offset = wqe.offset(k, mtu);
@@ -231,6 +226,7 @@ impl<S: Store> Qp<S> {
         };
         let va = va.wrapping_add(u64::from(offset));
         out.put(&bth.encode())?;
+        write_xrceth(wqe.srq, &mut out)?;
         out.put(&Reth { va, rkey, len }.encode())
     }
 
@@ -287,6 +283,11 @@ fn ack_header(t: &Transmit) -> Aeth {
         syndrome: Syndrome::Ack,
         msn: t.msn,
     }
+}
+
+/// Writes the header of an XRC request, 8 reserved bits and a number (section A14.3).
+fn write_xrceth(srq: Option<u32>, out: &mut Writer<'_>) -> Result<(), MemError> {
+    srq.map_or(Ok(()), |srq| out.put(&(srq & 0x00ff_ffff).to_be_bytes()))
 }
 
 /// Writes the headers that the packet's operation has after the BTH.

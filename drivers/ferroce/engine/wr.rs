@@ -185,6 +185,8 @@ pub struct SendWr {
     pub wr_id: u64,
     /// What to do.
     pub op: SendOp,
+    /// XRC: number of the peer's shared receive queue, which also stands for its protection domain.
+    pub srq: u32,
     /// How.
     pub flags: SendFlags,
 }

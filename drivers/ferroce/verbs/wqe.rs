@@ -82,6 +82,7 @@ pub(crate) fn read_send<'p>(
         SendWr {
             wr_id: u64_at(&raw, 0),
             op,
+            srq: 0,
             flags,
         },
         data,

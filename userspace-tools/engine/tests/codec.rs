@@ -93,6 +93,7 @@ fn opcodes_of_the_table() {
     let mut expected: Vec<u8> = (0x00..=0x14).chain([0x16, 0x17, 0x1c, 0x1d]).collect();
     expected.extend(0x20..=0x2b);
     expected.extend([0x64, 0x65]);
+    expected.extend((0xa0..=0xb4).chain([0xb6, 0xb7, 0xbc, 0xbd]));
     assert_eq!(valid, expected);
     for byte in valid {
         assert_eq!(Opcode::from_byte(byte).unwrap().to_byte(), byte);
@@ -102,6 +103,9 @@ fn opcodes_of_the_table() {
 /// Bytes of headers after the BTH, from the specification's table of opcodes.
 fn extension(byte: u8) -> usize {
     match byte {
+        // XRC: responses as RC has them, requests with four bytes more (section A14.3.1)
+        0xad..=0xb2 => extension(byte & 0x1f),
+        0xa0.. => 4 + extension(byte & 0x1f),
         0x03 | 0x05 | 0x09 | 0x16 | 0x17 | 0x23 | 0x25 | 0x29 => 4,
         0x06 | 0x0a | 0x0c | 0x1d | 0x26 | 0x2a => 16,
         0x0b | 0x1c | 0x2b => 20,

@@ -12,6 +12,8 @@ pub enum Service {
     Uc = 1,
     /// Unreliable datagram.
     Ud = 3,
+    /// Extended reliable connection (annex A14).
+    Xrc = 5,
 }
 
 /// Operation of a packet.
@@ -224,10 +226,16 @@ impl Opcode {
         let service = match byte >> 5 {
             0 => Service::Rc,
             1 if (op as u8) <= WriteOnlyImm as u8 => Service::Uc,
+            5 => Service::Xrc,
             3 if matches!(op, SendOnly | SendOnlyImm) => Service::Ud,
             _ => return None,
         };
         Some(Self { service, op })
+    }
+
+    /// Has an XRC extended transport header: all requests of that service.
+    pub fn has_xrceth(self) -> bool {
+        self.service == Service::Xrc && !self.op.is_response()
     }
 
     /// The byte in the BTH.

@@ -32,6 +32,8 @@ pub struct Packet<'a> {
     pub bth: Bth,
     /// Its opcode, decoded.
     pub opcode: Opcode,
+    /// Shared receive queue that the XRC header names.
+    pub xrc_srq: Option<u32>,
     /// Datagram header.
     pub deth: Option<Deth>,
     /// FLUSH header.
@@ -63,6 +65,7 @@ impl<'a> Packet<'a> {
         let mut packet = Self {
             bth,
             opcode,
+            xrc_srq: None,
             deth: None,
             feth: None,
             reth: None,
@@ -74,6 +77,10 @@ impl<'a> Packet<'a> {
             payload: &[],
             grh: None,
         };
+        if opcode.has_xrceth() {
+            let word = u32::from_be_bytes(chunk(&mut rest)?);
+            packet.xrc_srq = Some(word & 0x00ff_ffff);
+        }
         if opcode.service == Service::Ud {
             packet.deth = Some(next(&mut rest, Deth::take)?);
         }

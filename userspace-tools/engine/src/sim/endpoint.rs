@@ -2,6 +2,7 @@
 
 //! One side of the wire: a queue pair, its memory, its queues.
 
+use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
 use super::HostMemory;
@@ -38,6 +39,10 @@ pub struct HostEnv {
     pub mem: HostMemory,
     /// Posted receives.
     pub recvs: VecDeque<(u64, Vec<Sge>)>,
+    /// Shared receive queues of the XRC domain, by number.
+    pub srqs: BTreeMap<u32, VecDeque<(u64, Vec<Sge>)>>,
+    /// Which of them is in use.
+    pub srq: Option<u32>,
     /// Send completions, oldest first.
     pub send_cq: Vec<Completion>,
     /// Receive completions, oldest first.
@@ -55,8 +60,17 @@ impl Env for HostEnv {
         &self.mem
     }
 
+    fn select_srq(&mut self, number: u32) -> bool {
+        self.srq = Some(number);
+        self.srqs.contains_key(&number)
+    }
+
     fn next_recv(&mut self, out: &mut [u8]) -> Option<RecvWr> {
-        let (wr_id, sges) = self.recvs.pop_front()?;
+        let queue = match self.srq {
+            Some(number) => self.srqs.get_mut(&number)?,
+            None => &mut self.recvs,
+        };
+        let (wr_id, sges) = queue.pop_front()?;
         for (to, sge) in out.chunks_exact_mut(Sge::SIZE).zip(&sges) {
             to.copy_from_slice(&sge.encode());
         }
@@ -149,7 +163,40 @@ impl Endpoint {
         flags: SendFlags,
     ) -> Result<(), PostError> {
         let data: Vec<u8> = sges.iter().flat_map(Sge::encode).collect();
-        let posted = self.qp.post_send(&SendWr { wr_id, op, flags }, &data);
+        self.post(wr_id, op, flags, 0, &data)
+    }
+
+    /// Posts a signalled send work request to a shared receive queue of an XRC target.
+    pub fn send_to(
+        &mut self,
+        srq: u32,
+        wr_id: u64,
+        op: SendOp,
+        sges: &[Sge],
+    ) -> Result<(), PostError> {
+        let flags = SendFlags {
+            signaled: true,
+            ..SendFlags::default()
+        };
+        let data: Vec<u8> = sges.iter().flat_map(Sge::encode).collect();
+        self.post(wr_id, op, flags, srq, &data)
+    }
+
+    fn post(
+        &mut self,
+        wr_id: u64,
+        op: SendOp,
+        flags: SendFlags,
+        srq: u32,
+        data: &[u8],
+    ) -> Result<(), PostError> {
+        let wr = SendWr {
+            wr_id,
+            op,
+            srq,
+            flags,
+        };
+        let posted = self.qp.post_send(&wr, data);
         self.flush();
         posted
     }
@@ -161,7 +208,7 @@ impl Endpoint {
             inline: true,
             ..SendFlags::default()
         };
-        self.qp.post_send(&SendWr { wr_id, op, flags }, data)
+        self.post(wr_id, op, flags, 0, data)
     }
 
     /// Posts a receive.

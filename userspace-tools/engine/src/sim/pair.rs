@@ -26,7 +26,7 @@ use crate::Sge;
 /// How a pair is made; both sides alike but for the PSNs.
 #[derive(Copy, Clone, Debug)]
 pub struct Setup {
-    /// Transport service.
+    /// Transport service; with [`QpType::XrcIni`] the second side is its target.
     pub qp_type: QpType,
     /// Path MTU.
     pub mtu: Mtu,
@@ -116,7 +116,10 @@ const SGES: u32 = 8;
 fn endpoint(setup: &Setup, side: usize) -> Endpoint {
     let cfg = QpConfig {
         qpn: 16 + side as u32,
-        qp_type: setup.qp_type,
+        qp_type: match setup.qp_type {
+            QpType::XrcIni if side == 1 => QpType::XrcTgt,
+            other => other,
+        },
         sq_sig_all: false,
         srq: setup.srq,
         max_send_sge: SGES,
