@@ -8,3 +8,16 @@ struct ib_ucontext *ferroce_udata_context(struct ib_udata *udata)
 {
 	return container_of(udata, struct uverbs_attr_bundle, driver_udata)->context;
 }
+
+unsigned long ferroce_xa_lock(struct xarray *xa)
+{
+	unsigned long flags;
+
+	xa_lock_irqsave(xa, flags);
+	return flags;
+}
+
+void ferroce_xa_unlock(struct xarray *xa, unsigned long flags)
+{
+	xa_unlock_irqrestore(xa, flags);
+}

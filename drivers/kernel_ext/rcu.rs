@@ -7,9 +7,15 @@
 //! after a grace period, so a reader may clone the `Arc` it was shown.
 
 use crate::bindings;
-use core::ops::Range;
+use core::{
+    ops::Range,
+    sync::atomic::AtomicU32, //
+};
 use kernel::{
-    alloc::KBox,
+    alloc::{
+        Flags,
+        KBox, //
+    },
     error::to_result,
     prelude::*,
     sync::{
@@ -52,12 +58,9 @@ impl<T: Send + Sync> RcuTable<T> {
         })
     }
 
-    fn entry(value: Arc<T>) -> Result<*mut Entry<T>> {
+    fn entry(value: Arc<T>, gfp: Flags) -> Result<*mut Entry<T>> {
         let head = Opaque::new(bindings::callback_head::default());
-        Ok(KBox::into_raw(KBox::new(
-            Entry { head, value },
-            GFP_KERNEL,
-        )?))
+        Ok(KBox::into_raw(KBox::new(Entry { head, value }, gfp)?))
     }
 
     fn settle(entry: *mut Entry<T>, err: c_int) -> Result {
@@ -69,7 +72,7 @@ impl<T: Send + Sync> RcuTable<T> {
 
     /// Puts `value` at `index`. Fails with `EBUSY` if something is there, or `ENOMEM`.
     pub(crate) fn insert_at(&self, index: u32, value: Arc<T>) -> Result {
-        let entry = Self::entry(value)?;
+        let entry = Self::entry(value, GFP_KERNEL)?;
         // SAFETY: the xarray is initialised, and `entry` is a valid aligned pointer.
         let err = unsafe {
             bindings::xa_insert(
@@ -111,7 +114,7 @@ impl<T: Send + Sync> RcuTable<T> {
 
     /// Puts `value` at an index that was reserved. Fails with `ENOMEM`.
     pub(crate) fn fill(&self, index: u32, value: Arc<T>) -> Result {
-        let entry = Self::entry(value)?;
+        let entry = Self::entry(value, GFP_KERNEL)?;
         // SAFETY: the xarray is initialised, and `entry` is a valid aligned pointer.
         let err = unsafe {
             bindings::xa_err(bindings::xa_store(
@@ -122,6 +125,75 @@ impl<T: Send + Sync> RcuTable<T> {
             ))
         };
         Self::settle(entry, err)
+    }
+
+    /// Puts what `make` makes of its index at a free index of `range`, the next one after
+    /// `cursor` if there is one, without waiting for memory.
+    ///
+    /// Any context, interrupts off too; such a table is changed by this and
+    /// [`Self::remove_atomic`] only. Fails with `EBUSY` when the range is full, `ENOMEM`, or
+    /// as `make` does.
+    pub(crate) fn insert_atomic(
+        &self,
+        range: Range<u32>,
+        cursor: &AtomicU32,
+        make: impl FnOnce(u32) -> Result<Arc<T>>,
+    ) -> Result<Arc<T>> {
+        let limit = bindings::xa_limit {
+            min: range.start,
+            max: range.end - 1,
+        };
+        let mut index = 0;
+        // SAFETY: the xarray is initialised; `cursor` is used under the xarray's lock only. A
+        // null entry reserves the index.
+        let err = unsafe {
+            let flags = bindings::ferroce_xa_lock(self.xa.get());
+            let err = bindings::__xa_alloc_cyclic(
+                self.xa.get(),
+                &mut index,
+                core::ptr::null_mut(),
+                limit,
+                cursor.as_ptr(),
+                bindings::FERROCE_GFP_ATOMIC_NOWARN,
+            );
+            bindings::ferroce_xa_unlock(self.xa.get(), flags);
+            err
+        };
+        to_result(err.min(0))?;
+        let filled = make(index).and_then(|value| {
+            self.fill_atomic(index, value.clone())?;
+            Ok(value)
+        });
+        filled.inspect_err(|_| drop(self.remove_atomic(index)))
+    }
+
+    fn fill_atomic(&self, index: u32, value: Arc<T>) -> Result {
+        let entry = Self::entry(value, GFP_ATOMIC)?;
+        // SAFETY: the xarray is initialised, and `entry` is a valid aligned pointer.
+        let err = unsafe {
+            let flags = bindings::ferroce_xa_lock(self.xa.get());
+            let old = bindings::__xa_store(
+                self.xa.get(),
+                index as usize,
+                entry.cast(),
+                bindings::FERROCE_GFP_ATOMIC_NOWARN,
+            );
+            bindings::ferroce_xa_unlock(self.xa.get(), flags);
+            bindings::xa_err(old)
+        };
+        Self::settle(entry, err)
+    }
+
+    /// As [`Self::remove`], in any context: see [`Self::insert_atomic`].
+    pub(crate) fn remove_atomic(&self, index: u32) -> Option<Arc<T>> {
+        // SAFETY: the xarray is initialised.
+        let entry = unsafe {
+            let flags = bindings::ferroce_xa_lock(self.xa.get());
+            let entry = bindings::__xa_erase(self.xa.get(), index as usize);
+            bindings::ferroce_xa_unlock(self.xa.get(), flags);
+            entry
+        };
+        Self::retire(entry.cast())
     }
 
     /// What is at `index`, for as long as the guard is held.
@@ -138,8 +210,13 @@ impl<T: Send + Sync> RcuTable<T> {
     pub(crate) fn remove(&self, index: u32) -> Option<Arc<T>> {
         // SAFETY: the xarray is initialised.
         let entry = unsafe { bindings::xa_erase(self.xa.get(), index as usize) };
-        // SAFETY: we took the entry out, so nobody else frees it.
-        let value = unsafe { entry.cast::<Entry<T>>().as_ref() }?.value.clone();
+        Self::retire(entry.cast())
+    }
+
+    /// Lets an entry that was taken out go after a grace period.
+    fn retire(entry: *mut Entry<T>) -> Option<Arc<T>> {
+        // SAFETY: our caller took the entry out, so nobody else frees it.
+        let value = unsafe { entry.as_ref() }?.value.clone();
         // SAFETY: `head` is the first field of an entry that only we may free, and
         // `free_entry` is of this module, whose exit waits with `rcu_barrier`.
         unsafe { bindings::call_rcu(entry.cast(), Some(free_entry::<T>)) };

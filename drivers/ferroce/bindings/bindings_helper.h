@@ -70,3 +70,5 @@ static const gfp_t FERROCE_GFP_KERNEL = GFP_KERNEL;
 
 /* helpers.c: macros that Rust cannot reach. */
 struct ib_ucontext *ferroce_udata_context(struct ib_udata *udata);
+unsigned long ferroce_xa_lock(struct xarray *xa);
+void ferroce_xa_unlock(struct xarray *xa, unsigned long flags);

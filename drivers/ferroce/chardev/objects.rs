@@ -152,6 +152,7 @@ pub(super) fn create_qp(context: &Context, arg: Argument) -> Result {
         return Err(EINVAL);
     }
     let init = QpInit {
+        kind: qp::Kind::Rc,
         send_wr: answer.max_send_wr,
         recv_wr: answer.max_recv_wr,
         send_sge: answer.max_send_sge,

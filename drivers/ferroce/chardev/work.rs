@@ -63,7 +63,8 @@ pub(super) fn modify_qp(context: &Context, arg: Argument) -> Result {
             qp_state: arg.state,
             ..Default::default()
         };
-        ib::check_transition(qp.state() as u32, &transition, arg.mask)?;
+        let kind = bindings::ib_qp_type_IB_QPT_RC;
+        ib::check_transition(kind, qp.state() as u32, &transition, arg.mask)?;
         let path = match arg.mask & bindings::FERROCE_QP_AV {
             0 => None,
             _ => Some(path(&objects.device, &arg)?),

@@ -11,7 +11,10 @@ use crate::{
     },
     verbs::{
         device::limits,
-        qp::QpInit,
+        qp::{
+            Kind,
+            QpInit, //
+        },
         Device,
         Qp, //
     },
@@ -38,6 +41,7 @@ pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
     attr.max_cqe = limits::CQE;
     attr.max_mr = limits::MR.end - limits::MR.start;
     attr.max_pd = 1 << 20;
+    attr.max_ah = limits::AH.end - limits::AH.start;
     attr.max_qp_rd_atom = limits::RD_ATOMIC.into();
     attr.max_qp_init_rd_atom = limits::RD_ATOMIC.into();
     attr.max_res_rd_atom = u32::from(limits::RD_ATOMIC) * attr.max_qp;
@@ -54,6 +58,27 @@ pub(super) fn port(dev: &Device, attr: &mut bindings::ib_port_attr) {
     attr.max_msg_sz = 1 << 31;
     attr.pkey_tbl_len = 1;
     attr.max_vl_num = 1;
+}
+
+/// The service of an `enum ib_qp_type`. Fails with `EOPNOTSUPP` for those that there are not.
+pub(super) fn kind(qp_type: bindings::ib_qp_type) -> Result<Kind> {
+    Ok(match qp_type {
+        bindings::ib_qp_type_IB_QPT_RC => Kind::Rc,
+        bindings::ib_qp_type_IB_QPT_UC => Kind::Uc,
+        bindings::ib_qp_type_IB_QPT_UD => Kind::Ud,
+        bindings::ib_qp_type_IB_QPT_GSI => Kind::Gsi,
+        _ => return Err(EOPNOTSUPP),
+    })
+}
+
+/// The `enum ib_qp_type` of a service.
+pub(super) fn qp_type(kind: Kind) -> bindings::ib_qp_type {
+    match kind {
+        Kind::Rc => bindings::ib_qp_type_IB_QPT_RC,
+        Kind::Uc => bindings::ib_qp_type_IB_QPT_UC,
+        Kind::Ud => bindings::ib_qp_type_IB_QPT_UD,
+        Kind::Gsi => bindings::ib_qp_type_IB_QPT_GSI,
+    }
 }
 
 /// What a QP got.

@@ -11,7 +11,10 @@ use crate::{
         ib::{
             self,
             device::LinkOps,
-            gid::PathAttr,
+            gid::{
+                AhAttr,
+                PathAttr, //
+            },
             stats::StatName,
             CqSink,
             MrChange,
@@ -30,6 +33,7 @@ use crate::{
             self,
             QpInit, //
         },
+        Ah,
         Cq,
         Device,
         Mr,
@@ -59,6 +63,7 @@ impl ib::Driver for Door {
 
     type Device = Device;
     type Pd = Pd;
+    type Ah = Ah;
     type Cq = Cq;
     type Qp = Qp;
     type Mr = Mr;
@@ -97,6 +102,26 @@ impl ib::Driver for Door {
 
     fn rereg_user_mr(mr: ArcBorrow<'_, Mr>, change: &MrChange<'_, Pd>) -> Result<Option<Arc<Mr>>> {
         mr.reregister(change)
+    }
+
+    fn create_ah(pd: ArcBorrow<'_, Pd>, attr: &AhAttr) -> Result<Arc<Ah>> {
+        Ah::new(&pd, attr)
+    }
+
+    fn ah_number(ah: &Ah) -> u32 {
+        ah.number
+    }
+
+    fn modify_ah(ah: &Ah, attr: &AhAttr) -> Result {
+        ah.modify(attr)
+    }
+
+    fn query_ah(ah: &Ah) -> AhAttr {
+        ah.query()
+    }
+
+    fn destroy_ah(dev: ArcBorrow<'_, Device>, ah: Arc<Ah>) {
+        ah.destroy(&dev);
     }
 
     fn get_dma_mr(pd: ArcBorrow<'_, Pd>, access: u32) -> Result<Arc<Mr>> {
@@ -139,10 +164,8 @@ impl ib::Driver for Door {
         init: &mut bindings::ib_qp_init_attr,
         sink: QpSink,
     ) -> Result<Arc<Qp>> {
-        if init.qp_type != bindings::ib_qp_type_IB_QPT_RC {
-            return Err(EOPNOTSUPP);
-        }
         let wanted = QpInit {
+            kind: attr::kind(init.qp_type)?,
             send_wr: init.cap.max_send_wr,
             recv_wr: init.cap.max_recv_wr,
             send_sge: init.cap.max_send_sge,
@@ -168,7 +191,8 @@ impl ib::Driver for Door {
 
     fn modify_qp(qp: ArcBorrow<'_, Qp>, attr: &bindings::ib_qp_attr, mask: u32) -> Result {
         let changes = attr::modify(attr, mask)?;
-        ib::check_transition(qp.state() as u32, attr, mask)?;
+        let kind = attr::qp_type(qp.caps.kind);
+        ib::check_transition(kind, qp.state() as u32, attr, mask)?;
         let path = match mask & bindings::ib_qp_attr_mask_IB_QP_AV {
             0 => None,
             _ => Some(PathAttr::new(&attr.ah_attr)?),

@@ -4,12 +4,17 @@
 
 use super::{
     counters::Counters,
+    Ah,
     Mr,
     Qp, //
 };
 use crate::{
     kernel_ext::{
         ib::device::IbDevice,
+        lock::{
+            new_bh_lock,
+            BhLock, //
+        },
         netdev::NetDevice,
         rcu::RcuTable, //
     },
@@ -48,6 +53,8 @@ pub(crate) mod limits {
     pub(crate) const RD_ATOMIC: u8 = 128;
     /// QP numbers; 0 and 1 are special.
     pub(crate) const QPN: core::ops::Range<u32> = 16..1 << 20;
+    /// Numbers of address handles; 0 is for none.
+    pub(crate) const AH: core::ops::Range<u32> = 1..1 << 24;
     /// Memory regions.
     pub(crate) const MR: core::ops::Range<u32> = 1..1 << 22;
     /// Entries of the GID table.
@@ -81,13 +88,18 @@ pub(crate) struct Device {
     /// By key without its variant byte.
     #[pin]
     pub(crate) mrs: RcuTable<Mr>,
+    /// By number.
+    #[pin]
+    pub(super) ahs: RcuTable<Ah>,
     /// Where the search for the next free number begins.
     #[pin]
     pub(crate) next: Mutex<Cursors>,
     next_pd: AtomicU32,
+    /// The next address handle's number to try.
+    pub(super) next_ah: AtomicU32,
     /// Our place on the interface, until the device is removed.
     #[pin]
-    attachment: Mutex<Option<Attachment<Device>>>,
+    attachment: BhLock<Option<Attachment<Device>>>,
 }
 
 /// The next QP number and memory key to try.
@@ -114,9 +126,11 @@ impl Device {
                 counters,
                 qps <- RcuTable::new(),
                 mrs <- RcuTable::new(),
+                ahs <- RcuTable::new(),
                 next <- new_mutex!(Cursors::default()),
                 next_pd: AtomicU32::new(1),
-                attachment <- new_mutex!(None),
+                next_ah: AtomicU32::new(0),
+                attachment <- new_bh_lock!(None, "Device::attachment"),
             }),
             GFP_KERNEL,
         )
@@ -130,18 +144,20 @@ impl Device {
 
     /// Starts to receive on the interface. Fails as [`Stack::attach`] does.
     pub(crate) fn attach(dev: &Arc<Self>, stack: &Stack<Self>, ndev: &NetDevice) -> Result {
-        *dev.attachment.lock() = Some(stack.attach(ndev, dev.clone())?);
+        let attachment = stack.attach(ndev, dev.clone())?;
+        *dev.attachment.lock() = Some(attachment);
         Ok(())
     }
 
-    /// A way to a peer; `ENODEV` once the device is being removed.
+    /// A way to a peer; `ENODEV` once the device is being removed. Does not sleep.
     pub(crate) fn path(&self, config: &PathConfig) -> Result<Path> {
         self.attachment.lock().as_ref().ok_or(ENODEV)?.path(config)
     }
 
     /// Stops to receive. No packet is on its way in after this.
     pub(crate) fn detach(&self) {
-        if let Some(attachment) = self.attachment.lock().take() {
+        let attachment = self.attachment.lock().take();
+        if let Some(attachment) = attachment {
             attachment.detach();
         }
     }

@@ -10,6 +10,7 @@ use super::{
         Side, //
     },
     wqe,
+    Ah,
     Cq, //
 };
 use crate::{
@@ -28,11 +29,19 @@ use crate::{
         WcStatus, //
     },
 };
+use kernel::sync::{
+    rcu,
+    ArcBorrow, //
+};
+
+/// A Q_Key with this bit stands for the QP's own.
+const CONTROLLED_QKEY: u32 = 1 << 31;
 
 /// The kernel's side of one run of the engine.
 pub(super) struct Env<'a> {
     pub(super) qp: &'a Qp,
     pub(super) mem: PdMemory<'a>,
+    pub(super) rcu: &'a rcu::Guard,
     pub(super) side: &'a mut Side,
 }
 
@@ -42,7 +51,10 @@ impl Env<'_> {
         let end = self.qp.sq.producer();
         while self.side.sq_next != end && engine.sq_space() > 0 {
             let mut payload: wqe::Payload = [0; _];
-            let (mut wr, data) = wqe::read_send(&self.qp.sq, self.side.sq_next, &mut payload);
+            let datagram = self.qp.caps.kind.is_datagram();
+            let next = self.side.sq_next;
+            let (mut wr, data) = wqe::read_send(&self.qp.sq, next, datagram, &mut payload);
+            self.address(engine, &mut wr.op);
             self.side.sq_next = self.qp.sq.next(self.side.sq_next);
             if engine.post_send(&wr, data) == Err(PostError::Invalid) {
                 wr.op = SendOp::Malformed;
@@ -57,6 +69,25 @@ impl Env<'_> {
     pub(super) fn is_from_peer(&self, engine: &Engine, ip: &[u8]) -> bool {
         let path = self.side.path.as_ref();
         engine.config().qp_type == QpType::Ud || path.is_none_or(|path| path.is_answered_by(ip))
+    }
+
+    /// Settles what a datagram's request leaves to the QP: its Q_Key if the request's has the
+    /// top bit (IBTA 10.2.5), and whether the address handle may be used.
+    fn address(&self, engine: &Engine, op: &mut SendOp) {
+        if let SendOp::Datagram { qkey, ah, .. } = op {
+            if *qkey & CONTROLLED_QKEY != 0 {
+                *qkey = engine.query().qkey;
+            }
+            if self.ah(*ah).is_none() {
+                *op = SendOp::Malformed;
+            }
+        }
+    }
+
+    /// An address handle of the QP's protection domain.
+    pub(super) fn ah(&self, number: u64) -> Option<ArcBorrow<'_, Ah>> {
+        let ah = self.qp.dev.ahs.get(number as u32, self.rcu)?;
+        (ah.pd == self.qp.pd).then_some(ah)
     }
 
     /// Shows user space which elements of the send ring it may use again.

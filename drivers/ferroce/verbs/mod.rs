@@ -8,6 +8,7 @@
 //! packet is sent. Memory regions are looked up under RCU and used only inside the
 //! read-side section, so that deregistration waits for a grace period and no more.
 
+pub(crate) mod ah;
 pub(crate) mod counters;
 pub(crate) mod cq;
 pub(crate) mod device;
@@ -20,6 +21,7 @@ mod transmit;
 pub(crate) mod wqe;
 
 pub(crate) use self::{
+    ah::Ah,
     cq::Cq,
     device::{
         Device,

@@ -20,6 +20,7 @@ use crate::{
         self,
         Instant,
         ModifyAttrs,
+        Mtu,
         QpAttrs,
         QpConfig,
         QpState,
@@ -55,6 +56,8 @@ use kernel::{
     },
 };
 
+/// Number of the general services' QP.
+const GSI: u32 = 1;
 /// BTH and ICRC of a packet without extended headers.
 const PACKET_OVERHEAD: usize = 16;
 
@@ -67,8 +70,38 @@ impl engine::Store for Store {
     type Acks = KVVec<engine::ReadReplay>;
 }
 
+/// Service type of a QP.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+    /// The general services' QP: a datagram QP with the number 1.
+    Gsi,
+}
+
+impl Kind {
+    fn service(self) -> QpType {
+        match self {
+            Self::Rc => QpType::Rc,
+            Self::Uc => QpType::Uc,
+            Self::Ud | Self::Gsi => QpType::Ud,
+        }
+    }
+
+    /// Whether each request names where it goes.
+    pub(super) fn is_datagram(self) -> bool {
+        self.service() == QpType::Ud
+    }
+}
+
 /// What a QP is created with.
 pub(crate) struct QpInit {
+    /// Service type.
+    pub(crate) kind: Kind,
     /// Work requests in the send queue.
     pub(crate) send_wr: u32,
     /// Work requests in the receive queue.
@@ -154,9 +187,10 @@ fn filled<T: Clone>(value: T, len: usize) -> Result<KVVec<T>> {
 }
 
 impl Qp {
-    /// A new RC QP, in state Reset.
+    /// A new QP, in state Reset.
     ///
-    /// Fails with `EINVAL` for sizes beyond the device's limits, or `ENOMEM`.
+    /// Fails with `EINVAL` for sizes beyond the device's limits, `EBUSY` for a second GSI QP,
+    /// or `ENOMEM`.
     pub(crate) fn new(
         pd: &Pd,
         send_cq: Arc<Cq>,
@@ -182,13 +216,18 @@ impl Qp {
             GFP_KERNEL,
         )?;
         let slots = sq.capacity() as usize;
+        let replays = match init.kind {
+            Kind::Rc => limits::RD_ATOMIC.into(),
+            Kind::Uc | Kind::Ud | Kind::Gsi => 0,
+        };
         let storage = QpStorage {
             sq: filled(engine::SendWqe::default(), slots)?,
             sq_data: filled(0, slots * stride)?,
             rq_sges: filled(0, recv_list)?,
-            replay: filled(engine::ReadReplay::default(), limits::RD_ATOMIC.into())?,
+            replay: filled(engine::ReadReplay::default(), replays)?,
         };
         let caps = QpInit {
+            kind: init.kind,
             send_wr: sq.capacity(),
             recv_wr: rq.capacity(),
             send_sge: (stride / wqe::SGE) as u32,
@@ -199,11 +238,14 @@ impl Qp {
         let dev = &pd.dev;
         // The number is taken first, since the engine wants to know it.
         let mut next = dev.next.lock();
-        let qpn = dev.qps.reserve(limits::QPN, &mut next.qpn)?;
+        let qpn = match init.kind {
+            Kind::Gsi => dev.qps.reserve(GSI..GSI + 1, &mut 0)?,
+            _ => dev.qps.reserve(limits::QPN, &mut next.qpn)?,
+        };
         drop(next);
         let config = QpConfig {
             qpn,
-            qp_type: QpType::Rc,
+            qp_type: caps.kind.service(),
             sq_sig_all: caps.signal_all,
             srq: false,
             max_send_sge: caps.send_sge,
@@ -280,6 +322,10 @@ impl Qp {
             }
             None => None,
         };
+        let mut attrs = *attrs;
+        if self.caps.kind.is_datagram() {
+            attrs.path_mtu = Mtu::from_ib(self.dev.mtu());
+        }
         let mut result = Ok(());
         self.run(|engine, env| {
             if path.is_some() {
@@ -288,7 +334,7 @@ impl Qp {
             if let Some(mtu) = attrs.path_mtu {
                 env.side.segment = PACKET_OVERHEAD + mtu.bytes() as usize;
             }
-            result = engine.modify(attrs, env).map_err(|_| EINVAL);
+            result = engine.modify(&attrs, env).map_err(|_| EINVAL);
             if attrs.state == Some(QpState::Reset) {
                 env.reset_rings();
             }
@@ -349,6 +395,7 @@ impl Qp {
         let mut env = Env {
             qp: self,
             mem: PdMemory::new(&self.dev, self.pd, rcu),
+            rcu,
             side,
         };
         let result = work(engine, &mut env);

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     engine::{
         icrc,
+        wire::Service,
         Instant,
         Packet, //
     },
@@ -28,13 +29,17 @@ use crate::{
 use core::cell::Cell;
 use kernel::sync::rcu;
 
-/// The packet in the bytes from BTH to ICRC, if it came as it was sent.
-fn intact<'a>(pseudo: &icrc::Pseudo, segment: &'a [u8]) -> Result<Packet<'a>, Counter> {
+/// The packet in the bytes from BTH to ICRC, if it came as it was sent, behind IP header `ip`.
+fn intact<'a>(ip: &[u8], pseudo: &icrc::Pseudo, segment: &'a [u8]) -> Result<Packet<'a>, Counter> {
     let (body, sum) = segment.split_last_chunk::<4>().ok_or(Counter::Malformed)?;
     if icrc::icrc(&KernelCrc, pseudo, body).ok_or(Counter::Malformed)? != *sum {
         return Err(Counter::BadIcrc);
     }
-    Packet::parse(body).map_err(|_| Counter::Malformed)
+    let mut packet = Packet::parse(body).map_err(|_| Counter::Malformed)?;
+    if packet.opcode.service == Service::Ud {
+        packet.grh = grh(ip);
+    }
+    Ok(packet)
 }
 
 /// The packets of one datagram that were intact, counted.
@@ -51,6 +56,17 @@ impl Volume {
     }
 }
 
+/// What a datagram's receiver gets before the payload: the IPv6 header, or 20 bytes of nothing
+/// and the IPv4 header (IBTA annex A17.4.5.1).
+fn grh(ip: &[u8]) -> Option<[u8; 40]> {
+    if let Some(v6) = ip.first_chunk::<40>().filter(|v6| v6[0] >> 4 == 6) {
+        return Some(*v6);
+    }
+    let mut grh = [0; 40];
+    grh[20..].copy_from_slice(ip.get(..20)?);
+    Some(grh)
+}
+
 impl Endpoint for Device {
     /// Takes the packets of a datagram; those in a row for one QP under one lock, with one
     /// answer.
@@ -63,7 +79,7 @@ impl Endpoint for Device {
         }
         let headers = datagram.ip.len() + datagram.udp.len();
         let packets = datagram.segments().filter_map(|(pseudo, segment)| {
-            let packet = intact(&pseudo, segment);
+            let packet = intact(datagram.ip, &pseudo, segment);
             match packet {
                 Ok(_) => volume.add(headers + segment.len()),
                 Err(why) => self.counters.add(why, 1),

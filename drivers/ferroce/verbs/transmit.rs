@@ -8,7 +8,11 @@
 
 use super::{
     counters::Counter,
-    qp::Qp, //
+    env::Env,
+    qp::{
+        Engine,
+        Qp, //
+    },
 };
 use crate::{
     engine::{
@@ -26,7 +30,13 @@ use crate::{
         Path, //
     },
 };
-use kernel::{prelude::*, sync::rcu};
+use kernel::{
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    },
+};
 
 /// Frames that one call sends before it lets others run; the timer goes on from there.
 const BURST: usize = 256;
@@ -86,16 +96,16 @@ impl Qp {
     /// another context adds is left behind.
     fn next_frame(&self, rcu: &rcu::Guard) -> Option<Option<Frame>> {
         let next = self.with_engine(rcu, |engine, env| {
-            let next = env.side.path.clone().and_then(|path| {
-                let now = Instant(timer::now());
-                let run = engine.poll_transmit(now, path.max_segments(env.side.segment), env)?;
-                let frame = build(&path, &run, |i, buf| {
-                    engine.write_packet(&run, i, buf, &env.mem)
+            let next = self.next_run(engine, env).map(|(run, path)| {
+                let frame = path.and_then(|path| {
+                    build(&path, &run, |i, buf| {
+                        engine.write_packet(&run, i, buf, &env.mem)
+                    })
                 });
                 if let Err(Failure::Memory(e)) = frame {
                     engine.transmit_failed(&run, e, env);
                 }
-                Some(frame.ok())
+                frame.ok()
             });
             if next.is_none() {
                 env.side.sending = false;
@@ -107,13 +117,35 @@ impl Qp {
         });
         next.flatten()
     }
+
+    /// The next run of packets, and the way it takes: the connection's, or that of a datagram's
+    /// address handle.
+    fn next_run(
+        &self,
+        engine: &mut Engine,
+        env: &mut Env<'_>,
+    ) -> Option<(Transmit, Result<Arc<Path>, Failure>)> {
+        let now = Instant(timer::now());
+        if !self.caps.kind.is_datagram() {
+            let path = env.side.path.clone()?;
+            let run = engine.poll_transmit(now, path.max_segments(env.side.segment), env)?;
+            return Some((run, Ok(path)));
+        }
+        let run = engine.poll_transmit(now, 1, env)?;
+        let path = match run.ah().and_then(|number| env.ah(number)) {
+            Some(ah) => ah.path(&self.dev).map_err(|_| Failure::Lost),
+            None => Err(Failure::Memory(MemError::Key)),
+        };
+        Some((run, path))
+    }
 }
 
+/// Why a run is not sent.
 enum Failure {
     /// The region went away since the engine looked.
     Memory(MemError),
-    /// No memory for the frame: as good as lost on the wire.
-    NoSpace,
+    /// No memory for the frame, or no way to the peer: as good as lost on the wire.
+    Lost,
 }
 
 /// Builds the frame of a run: headers and payload by the engine, and the ICRC.
@@ -125,11 +157,9 @@ fn build(
     let count = run.count();
     let first = run.packet_len(0) + ICRC;
     let last = run.packet_len(count - 1) + ICRC;
-    let mut frame = path
-        .frame(first, count, last)
-        .map_err(|_| Failure::NoSpace)?;
+    let mut frame = path.frame(first, count, last).map_err(|_| Failure::Lost)?;
     for i in 0..count {
-        let (segment, pseudo) = frame.segment(i).map_err(|_| Failure::NoSpace)?;
+        let (segment, pseudo) = frame.segment(i).map_err(|_| Failure::Lost)?;
         let body = segment.len() - ICRC;
         let (packet, crc) = segment.split_at_mut(body);
         write(i, packet).map_err(Failure::Memory)?;

@@ -51,10 +51,11 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 /// Copies send element `index` out: the request, and its data as a part of `payload`.
 ///
-/// What makes no sense becomes [`SendOp::Malformed`], which fails when its turn comes.
+/// `datagram`: whether a SEND names where it goes. What makes no sense becomes [`SendOp::Malformed`], which fails when its turn comes.
 pub(crate) fn read_send<'p>(
     ring: &Ring,
     index: u32,
+    datagram: bool,
     payload: &'p mut Payload,
 ) -> (SendWr, &'p [u8]) {
     let mut raw = [0; SEND_HEADER];
@@ -74,7 +75,7 @@ pub(crate) fn read_send<'p>(
         .get_mut(..len)
         .filter(|_| copied.is_ok())
         .and_then(|data| ring.read(index, SEND_HEADER, data).ok().map(|()| &*data));
-    let (op, data) = match (operation(&raw), data) {
+    let (op, data) = match (operation(&raw, datagram), data) {
         (Some(op), Some(data)) => (op, data),
         _ => (SendOp::Malformed, &[][..]),
     };
@@ -89,10 +90,24 @@ pub(crate) fn read_send<'p>(
     )
 }
 
-fn operation(raw: &[u8; SEND_HEADER]) -> Option<SendOp> {
+fn operation(raw: &[u8; SEND_HEADER], datagram: bool) -> Option<SendOp> {
     let imm = u32_at(raw, 20).to_ne_bytes();
     let (va, rkey) = (u64_at(raw, 24), u32_at(raw, 32));
-    Some(match u32_at(raw, 12) {
+    let opcode = u32_at(raw, 12);
+    if datagram {
+        let imm = match opcode {
+            bindings::ib_wr_opcode_IB_WR_SEND => None,
+            bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM => Some(imm),
+            _ => return None,
+        };
+        return Some(SendOp::Datagram {
+            dest_qpn: u32_at(raw, 24),
+            qkey: u32_at(raw, 28),
+            ah: u32_at(raw, 36).into(),
+            imm,
+        });
+    }
+    Some(match opcode {
         bindings::ib_wr_opcode_IB_WR_SEND => SendOp::Send,
         bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM => SendOp::SendImm(imm),
         bindings::ib_wr_opcode_IB_WR_RDMA_WRITE => SendOp::Write { va, rkey },

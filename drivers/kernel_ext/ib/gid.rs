@@ -10,6 +10,7 @@ use core::net::{
 use kernel::prelude::*;
 
 /// Where packets of an address handle come from and go to.
+#[derive(Clone, Copy)]
 pub(crate) struct PathAttr {
     /// Our address, of the source GID.
     pub(crate) src: IpAddr,
@@ -52,4 +53,54 @@ impl PathAttr {
             flow_label: ah.grh.flow_label,
         })
     }
+}
+
+/// An address handle's attributes, as they can be asked for again.
+#[derive(Clone, Copy)]
+pub(crate) struct AhAttr {
+    /// The way.
+    pub(crate) path: PathAttr,
+    dgid: [u8; 16],
+    sgid_index: u8,
+    service_level: u8,
+    static_rate: u8,
+    mac: [u8; 6],
+}
+
+impl AhAttr {
+    /// Reads an address handle's attributes. Fails as [`PathAttr::new`] does.
+    pub(crate) fn new(ah: &bindings::rdma_ah_attr) -> Result<Self> {
+        // SAFETY: every bit pattern of the unions is a valid array.
+        let (dgid, mac) = unsafe { (ah.grh.dgid.raw, ah.__bindgen_anon_1.roce.dmac) };
+        Ok(Self {
+            path: PathAttr::new(ah)?,
+            dgid,
+            sgid_index: ah.grh.sgid_index,
+            service_level: ah.sl,
+            static_rate: ah.static_rate,
+            mac,
+        })
+    }
+
+    /// Writes them into the core's struct, but for what the core holds itself.
+    pub(crate) fn fill(&self, ah: &mut bindings::rdma_ah_attr) {
+        ah.type_ = bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE;
+        ah.ah_flags = bindings::ib_ah_flags_IB_AH_GRH as u8;
+        ah.port_num = 1;
+        ah.sl = self.service_level;
+        ah.static_rate = self.static_rate;
+        ah.grh.dgid.raw = self.dgid;
+        ah.grh.sgid_index = self.sgid_index;
+        ah.grh.flow_label = self.path.flow_label;
+        ah.grh.hop_limit = self.path.hop_limit;
+        ah.grh.traffic_class = self.path.traffic_class;
+        ah.__bindgen_anon_1.roce.dmac = self.mac;
+    }
+}
+
+/// The UDP source port that stands for a flow label (IBTA annex A17.9.1 leaves the choice to
+/// the sender; this is the kernel's).
+pub(crate) fn flow_port(flow_label: u32) -> u16 {
+    // SAFETY: it computes with a number.
+    unsafe { bindings::rdma_flow_label_to_udp_sport(flow_label) }
 }

@@ -47,6 +47,8 @@ pub(crate) trait Driver: Sized + 'static {
     type Device: Send + Sync;
     /// Protection domain.
     type Pd: Send + Sync;
+    /// Address handle.
+    type Ah: Send + Sync;
     /// Completion queue.
     type Cq: Send + Sync;
     /// Queue pair.
@@ -71,6 +73,17 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// A new protection domain.
     fn alloc_pd(dev: ArcBorrow<'_, Self::Device>) -> Result<Arc<Self::Pd>>;
+
+    /// A new address handle. Any context.
+    fn create_ah(pd: ArcBorrow<'_, Self::Pd>, attr: &gid::AhAttr) -> Result<Arc<Self::Ah>>;
+    /// The number by which requests name it.
+    fn ah_number(ah: &Self::Ah) -> u32;
+    /// Changes where it leads.
+    fn modify_ah(ah: &Self::Ah, attr: &gid::AhAttr) -> Result;
+    /// Where it leads.
+    fn query_ah(ah: &Self::Ah) -> gid::AhAttr;
+    /// No request finds it after this. Any context.
+    fn destroy_ah(dev: ArcBorrow<'_, Self::Device>, ah: Arc<Self::Ah>);
 
     /// Registers memory of the process.
     fn reg_user_mr(
@@ -145,9 +158,15 @@ pub(crate) struct MrChange<'a, Pd> {
     pub(crate) access: Option<u32>,
 }
 
-/// Checks `mask` against the spec's table of states and attributes (IBTA 10.3.1, as
+/// Checks the change of a QP of type `kind` (`enum ib_qp_type`): `mask` against the spec's
+/// table of states and attributes (IBTA 10.3.1, as
 /// `ib_modify_qp_is_ok` has it). `EINVAL` if something is missing or not allowed.
-pub(crate) fn check_transition(now: u32, attr: &bindings::ib_qp_attr, mask: u32) -> Result {
+pub(crate) fn check_transition(
+    kind: bindings::ib_qp_type,
+    now: u32,
+    attr: &bindings::ib_qp_attr,
+    mask: u32,
+) -> Result {
     let current = match mask & bindings::ib_qp_attr_mask_IB_QP_CUR_STATE {
         0 => now,
         _ => attr.cur_qp_state,
@@ -157,9 +176,7 @@ pub(crate) fn check_transition(now: u32, attr: &bindings::ib_qp_attr, mask: u32)
         _ => attr.qp_state,
     };
     // SAFETY: it looks numbers up in a table, after checking their range.
-    let allowed = unsafe {
-        bindings::ib_modify_qp_is_ok(current, next, bindings::ib_qp_type_IB_QPT_RC, mask)
-    };
+    let allowed = unsafe { bindings::ib_modify_qp_is_ok(current, next, kind, mask) };
     allowed.then_some(()).ok_or(EINVAL)
 }
 

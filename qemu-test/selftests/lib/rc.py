@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Reliable connections for tests, over pyverbs.
+"""Queue pairs for tests, over pyverbs: reliable connections unless asked for others.
 
 `Endpoint` is a device opened, with a protection domain, a completion queue and one
-RC queue pair; `Buffer` is memory registered at any offset and length, with guard
+queue pair; `Buffer` is memory registered at any offset and length, with guard
 bytes around it. `pair()` gives two connected endpoints in this one process: on the
 devices fa and fb of the `pair` topology.
 """
@@ -96,9 +96,11 @@ def _descriptors():
 
 
 class Endpoint:
-    """One side of a reliable connection."""
+    """One side of a connection, or one that sends datagrams."""
 
-    def __init__(self, device, address, depth=64, sges=4, inline=0, events=False):
+    def __init__(
+        self, device, address, depth=64, sges=4, inline=0, events=False, kind=e.IBV_QPT_RC
+    ):
         self.ctx = Context(name=device)
         self.pd = PD(self.ctx)
         before = _descriptors()
@@ -106,7 +108,7 @@ class Endpoint:
         self.event_fds = _descriptors() - before
         self.cq = CQ(self.ctx, 4 * depth, None, self.channel)
         self.gid_index = self._gid_index(address)
-        self.depth, self.sges, self.inline = depth, sges, inline
+        self.depth, self.sges, self.inline, self.kind = depth, sges, inline, kind
         self.qp = self.new_qp()
 
     def new_qp(self):
@@ -119,7 +121,7 @@ class Endpoint:
             max_inline_data=self.inline,
         )
         init = QPInitAttr(
-            qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=cap, sq_sig_all=0
+            qp_type=self.kind, scq=self.cq, rcq=self.cq, cap=cap, sq_sig_all=0
         )
         return QP(self.pd, init)
 
@@ -226,7 +228,7 @@ def statuses(wcs):
 @contextlib.contextmanager
 def pair(family="v4", **options):
     """Two endpoints on fa and fb, connected to each other."""
-    keys = ("depth", "sges", "inline", "events")
+    keys = ("depth", "sges", "inline", "events", "kind")
     made = {k: options.pop(k) for k in keys if k in options}
     here, there = ADDRESSES[family]
     x = Endpoint("fa", here, **made)

@@ -10,6 +10,7 @@
     reason = "callbacks: the RDMA core is their only caller, and its contract is in ib_verbs.h"
 )]
 
+mod ah;
 mod cq;
 mod mr;
 mod port;
@@ -23,6 +24,7 @@ use super::{
     Driver, //
 };
 use crate::bindings;
+use ah::{create_ah, destroy_ah, modify_ah, query_ah};
 use cq::{create_cq, destroy_cq, poll_cq, req_notify_cq};
 use kernel::{
     error::to_result,
@@ -36,6 +38,7 @@ use port::{
 use qp::{create_qp, destroy_qp, modify_qp, post_recv, post_send, query_qp};
 
 type PdSlot<D> = Slot<bindings::ib_pd, <D as Driver>::Pd>;
+type AhSlot<D> = Slot<bindings::ib_ah, <D as Driver>::Ah>;
 type CqSlot<D> = Slot<bindings::ib_cq, <D as Driver>::Cq>;
 type QpSlot<D> = Slot<bindings::ib_qp, <D as Driver>::Qp>;
 type MrSlot<D> = Slot<bindings::ib_mr, <D as Driver>::Mr>;
@@ -80,6 +83,11 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         mmap_free: Some(Mapping::free),
         alloc_pd: Some(alloc_pd::<D>),
         dealloc_pd: Some(dealloc_pd::<D>),
+        create_ah: Some(create_ah::<D>),
+        create_user_ah: Some(create_ah::<D>),
+        modify_ah: Some(modify_ah::<D>),
+        query_ah: Some(query_ah::<D>),
+        destroy_ah: Some(destroy_ah::<D>),
         reg_user_mr: Some(reg_user_mr::<D>),
         rereg_user_mr: Some(rereg_user_mr::<D>),
         get_dma_mr: Some(get_dma_mr::<D>),
@@ -96,6 +104,7 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         post_recv: Some(post_recv),
         dealloc_driver: Some(DeviceSlot::<D>::dealloc),
         size_ib_pd: size_of::<PdSlot<D>>(),
+        size_ib_ah: size_of::<AhSlot<D>>(),
         size_ib_cq: size_of::<CqSlot<D>>(),
         size_ib_qp: size_of::<QpSlot<D>>(),
         size_ib_ucontext: size_of::<ContextSlot>(),
