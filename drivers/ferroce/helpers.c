@@ -21,3 +21,26 @@ void ferroce_xa_unlock(struct xarray *xa, unsigned long flags)
 {
 	xa_unlock_irqrestore(xa, flags);
 }
+
+unsigned long ferroce_spin_lock_irqsave(spinlock_t *lock)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(lock, flags);
+	return flags;
+}
+
+bool ferroce_irqs_disabled(void)
+{
+	return irqs_disabled();
+}
+
+bool ferroce_virt_addr_valid(const void *addr)
+{
+	return virt_addr_valid(addr);
+}
+
+unsigned int ferroce_num_possible_cpus(void)
+{
+	return num_possible_cpus();
+}

@@ -2,9 +2,11 @@
 
 //! Safe abstractions that the `kernel` crate lacks.
 
+pub(crate) mod bh_work;
 pub(crate) mod crc;
 pub(crate) mod global;
 pub(crate) mod ib;
+pub(crate) mod kmem;
 pub(crate) mod lock;
 pub(crate) mod net;
 pub(crate) mod netdev;

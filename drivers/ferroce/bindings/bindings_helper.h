@@ -72,3 +72,7 @@ static const gfp_t FERROCE_GFP_KERNEL = GFP_KERNEL;
 struct ib_ucontext *ferroce_udata_context(struct ib_udata *udata);
 unsigned long ferroce_xa_lock(struct xarray *xa);
 void ferroce_xa_unlock(struct xarray *xa, unsigned long flags);
+unsigned long ferroce_spin_lock_irqsave(spinlock_t *lock);
+bool ferroce_irqs_disabled(void);
+bool ferroce_virt_addr_valid(const void *addr);
+unsigned int ferroce_num_possible_cpus(void);

@@ -66,7 +66,7 @@ pub(super) fn alloc_pd(context: &Context, arg: Argument) -> Result {
         return Err(EINVAL);
     }
     context.with(|objects| {
-        let object = Device::alloc_pd(objects.device.as_arc_borrow())?;
+        let object = Device::alloc_pd(objects.device.as_arc_borrow(), false)?;
         answer.handle = objects.pds.reserve()?;
         objects.pds.fill(answer.handle, Used { object, users: 0 });
         tell(arg, &answer, || destroy_pd(objects, answer.handle))
@@ -159,6 +159,7 @@ pub(super) fn create_qp(context: &Context, arg: Argument) -> Result {
         recv_sge: answer.max_recv_sge,
         inline: answer.max_inline_data,
         signal_all: answer.flags & bindings::FERROCE_QP_SIGNAL_ALL != 0,
+        kernel: false,
     };
     context.with(|objects| {
         let pd = objects.pds.get(answer.pd)?.object.clone();

@@ -4,6 +4,7 @@
 //! the uABI of rdma_rxe. Each method translates between the core's structs and [`verbs`].
 
 mod attr;
+mod wc;
 
 use crate::{
     bindings,
@@ -16,11 +17,16 @@ use crate::{
                 PathAttr, //
             },
             stats::StatName,
+            wr::{
+                RecvWrs,
+                SendWrs, //
+            },
             CqSink,
             MrChange,
             MrRange,
             QpSink, //
         },
+        kmem::DirectMap,
         netdev::NetDevice,
         ring::Ring, //
     },
@@ -92,8 +98,8 @@ impl ib::Driver for Door {
         dev.counters.sum(index)
     }
 
-    fn alloc_pd(dev: ArcBorrow<'_, Device>) -> Result<Arc<Pd>> {
-        Device::alloc_pd(dev)
+    fn alloc_pd(dev: ArcBorrow<'_, Device>, kernel: bool) -> Result<Arc<Pd>> {
+        Device::alloc_pd(dev, kernel)
     }
 
     fn reg_user_mr(pd: ArcBorrow<'_, Pd>, range: MrRange, access: u32) -> Result<Arc<Mr>> {
@@ -124,8 +130,8 @@ impl ib::Driver for Door {
         ah.destroy(&dev);
     }
 
-    fn get_dma_mr(pd: ArcBorrow<'_, Pd>, access: u32) -> Result<Arc<Mr>> {
-        Mr::dma(&pd, access)
+    fn get_dma_mr(pd: ArcBorrow<'_, Pd>, memory: DirectMap, access: u32) -> Result<Arc<Mr>> {
+        Mr::dma(&pd, memory, access)
     }
 
     fn mr_keys(mr: &Mr) -> (u32, u32) {
@@ -152,6 +158,10 @@ impl ib::Driver for Door {
         cq.arm(solicited_only)
     }
 
+    fn poll_cq(dev: &Device, cq: &Cq) -> Option<bindings::ib_wc> {
+        wc::next(dev, cq)
+    }
+
     fn destroy_cq(cq: Arc<Cq>) {
         cq.close();
     }
@@ -162,6 +172,7 @@ impl ib::Driver for Door {
         send_cq: ArcBorrow<'_, Cq>,
         recv_cq: ArcBorrow<'_, Cq>,
         init: &mut bindings::ib_qp_init_attr,
+        kernel: bool,
         sink: QpSink,
     ) -> Result<Arc<Qp>> {
         let wanted = QpInit {
@@ -172,6 +183,7 @@ impl ib::Driver for Door {
             recv_sge: init.cap.max_recv_sge,
             inline: init.cap.max_inline_data,
             signal_all: init.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
+            kernel,
         };
         let qp = Qp::new(
             &pd,
@@ -206,6 +218,14 @@ impl ib::Driver for Door {
 
     fn ring_doorbell(qp: ArcBorrow<'_, Qp>) -> Result {
         qp.doorbell()
+    }
+
+    fn post_send(qp: ArcBorrow<'_, Qp>, wrs: &mut SendWrs<'_>) -> Result {
+        qp.post_send(wrs)
+    }
+
+    fn post_recv(qp: ArcBorrow<'_, Qp>, wrs: &mut RecvWrs<'_>) -> Result {
+        qp.post_recv(wrs)
     }
 
     fn destroy_qp(qp: Arc<Qp>) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completion queues: the kernel produces into a shared ring, user space consumes.
+//! Completion queues: the kernel produces into a shared ring, user space consumes, or a
+//! kernel user by [`Cq::poll`].
 
 use crate::{
     engine::{
@@ -11,7 +12,9 @@ use crate::{
         ib::CqSink,
         lock::{
             new_bh_lock,
-            BhLock, //
+            new_irq_lock,
+            BhLock,
+            IrqLock, //
         },
         ring::Ring,
         wait::WaitQueue, //
@@ -53,8 +56,9 @@ pub(crate) enum Sink {
 #[pin_data]
 pub(crate) struct Cq {
     ring: Arc<Ring>,
+    /// Kernel users poll and arm with interrupts off.
     #[pin]
-    state: BhLock<State>,
+    state: IrqLock<State>,
     /// Gone once the queue is destroyed. Apart from `state`, so that a handler may arm again.
     #[pin]
     sink: BhLock<Option<Sink>>,
@@ -67,7 +71,7 @@ impl Cq {
         Arc::pin_init(
             pin_init!(Self {
                 ring,
-                state <- new_bh_lock!(State { producer: 0, armed: Armed::No }, "Cq::state"),
+                state <- new_irq_lock!(State { producer: 0, armed: Armed::No }, "Cq::state"),
                 sink <- new_bh_lock!(Some(sink), "Cq::sink"),
             }),
             GFP_KERNEL,
@@ -124,6 +128,19 @@ impl Cq {
         self.ring.consumer() != state.producer
     }
 
+    /// Takes the oldest completion out, for a kernel user. Any context.
+    pub(crate) fn poll(&self) -> Option<Entry> {
+        let _state = self.state.lock();
+        let index = self.ring.consumer();
+        if index == self.ring.producer() {
+            return None;
+        }
+        let mut entry = Entry([0; ENTRY]);
+        self.ring.read(index, 0, &mut entry.0).ok()?;
+        self.ring.set_consumer(self.ring.next(index));
+        Some(entry)
+    }
+
     /// Whether the queue is destroyed.
     pub(crate) fn is_closed(&self) -> bool {
         self.sink.lock().is_none()
@@ -133,6 +150,70 @@ impl Cq {
     pub(crate) fn close(&self) {
         let sink = self.sink.lock().take();
         drop(sink);
+    }
+}
+
+/// A completion as it stands in the ring.
+pub(crate) struct Entry([u8; ENTRY]);
+
+impl Entry {
+    fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
+        let bytes = self.0.get(at..).and_then(<[u8]>::first_chunk);
+        bytes.copied().unwrap_or([0; N])
+    }
+
+    fn number(&self, at: usize) -> u32 {
+        u32::from_ne_bytes(self.bytes(at))
+    }
+
+    /// The user's name for the work request.
+    pub(crate) fn wr_id(&self) -> u64 {
+        u64::from_ne_bytes(self.bytes(0))
+    }
+
+    /// `enum ib_wc_status`.
+    pub(crate) fn status(&self) -> u32 {
+        self.number(8)
+    }
+
+    /// `enum ib_wc_opcode`.
+    pub(crate) fn opcode(&self) -> u32 {
+        self.number(12)
+    }
+
+    /// Bytes transferred.
+    pub(crate) fn byte_len(&self) -> u32 {
+        self.number(20)
+    }
+
+    /// Immediate data in network byte order, or a key in the machine's.
+    pub(crate) fn ex(&self) -> [u8; 4] {
+        self.bytes(24)
+    }
+
+    /// The QP that it is of.
+    pub(crate) fn qpn(&self) -> u32 {
+        self.number(28)
+    }
+
+    /// The sender's QP.
+    pub(crate) fn src_qp(&self) -> u32 {
+        self.number(32)
+    }
+
+    /// Whether the buffer begins with a GRH.
+    pub(crate) fn with_grh(&self) -> bool {
+        self.number(36) & WC_WITH_GRH != 0
+    }
+
+    /// Whether immediate data came.
+    pub(crate) fn with_imm(&self) -> bool {
+        self.number(36) & WC_WITH_IMM != 0
+    }
+
+    /// Whether a key was invalidated.
+    pub(crate) fn with_invalidate(&self) -> bool {
+        self.number(36) & WC_WITH_INVALIDATE != 0
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) struct Pd {
     pub(crate) dev: Arc<Device>,
     /// Distinguishes it from all others of the device.
     pub(crate) id: u32,
+    /// Its user is the kernel, which may reach kernel memory.
+    pub(crate) kernel: bool,
 }
 
 /// A RoCEv2 device.
@@ -172,13 +174,14 @@ impl Device {
         self.mtu.store(path_mtu(bytes), Ordering::Relaxed);
     }
 
-    /// A new protection domain.
-    pub(crate) fn alloc_pd(dev: ArcBorrow<'_, Self>) -> Result<Arc<Pd>> {
+    /// A new protection domain, for a process or for a `kernel` user.
+    pub(crate) fn alloc_pd(dev: ArcBorrow<'_, Self>, kernel: bool) -> Result<Arc<Pd>> {
         let id = dev.next_pd.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(
             Pd {
                 dev: dev.into(),
                 id,
+                kernel,
             },
             GFP_KERNEL,
         )?)

@@ -75,8 +75,7 @@ impl Memory for PdMemory<'_> {
             return Ok(());
         }
         let (mr, start) = self.find(key, va, dst.len() as u64, access)?;
-        let pages = mr.backing.pages()?;
-        pages.read(start, dst).map_err(|_| MemError::Fault)
+        mr.backing.read(start, dst).map_err(|_| MemError::Fault)
     }
 
     fn write(&self, key: u32, va: u64, src: &[u8], access: Access) -> Result<(), MemError> {
@@ -84,14 +83,13 @@ impl Memory for PdMemory<'_> {
             return Ok(());
         }
         let (mr, start) = self.find(key, va, src.len() as u64, access)?;
-        let pages = mr.backing.pages()?;
-        pages.write(start, src).map_err(|_| MemError::Fault)
+        mr.backing.write(start, src).map_err(|_| MemError::Fault)
     }
 
     fn atomic(&self, key: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
         let (mr, start) = self.find(key, va, 8, Access::RemoteAtomic)?;
         // A zero-based region may start at any byte, so that a good address is a bad place.
-        let word = mr.backing.pages()?.word(start);
+        let word = mr.backing.word(start);
         let word = word.map_err(|_| MemError::Access)?;
         Ok(match op {
             AtomicOp::FetchAdd { add } => word.fetch_add(add, Ordering::SeqCst),
@@ -103,7 +101,7 @@ impl Memory for PdMemory<'_> {
 
     fn atomic_write(&self, key: u32, va: u64, data: [u8; 8]) -> Result<(), MemError> {
         let (mr, start) = self.find(key, va, 8, Access::RemoteWrite)?;
-        let word = mr.backing.pages()?.word(start);
+        let word = mr.backing.word(start);
         let word = word.map_err(|_| MemError::Access)?;
         word.store(u64::from_ne_bytes(data), Ordering::SeqCst);
         Ok(())

@@ -15,6 +15,7 @@ pub(crate) mod device;
 mod env;
 mod memory;
 pub(crate) mod mr;
+mod post;
 pub(crate) mod qp;
 mod rx;
 mod transmit;

@@ -21,6 +21,7 @@ use crate::{
             MrChange,
             MrRange, //
         },
+        kmem::DirectMap,
         rcu,
         umem::Umem, //
     },
@@ -57,14 +58,36 @@ pub(super) enum Backing {
     Nothing,
     /// Pinned pages of a process.
     User(Umem),
+    /// All kernel memory, of which byte 0 is address 0.
+    Kernel(DirectMap),
 }
 
 impl Backing {
-    /// The pages, for an access to at least one byte.
-    pub(super) fn pages(&self) -> Result<&Umem, MemError> {
+    /// Copies from byte `start` on. `EFAULT` where there is no memory.
+    pub(super) fn read(&self, start: usize, out: &mut [u8]) -> Result {
         match self {
-            Self::User(umem) => Ok(umem),
-            Self::Nothing => Err(MemError::Fault),
+            Self::Nothing => Err(EFAULT),
+            Self::User(umem) => umem.read(start, out),
+            Self::Kernel(memory) => memory.read(start, out),
+        }
+    }
+
+    /// Copies to byte `start` on. `EFAULT` where there is no memory.
+    pub(super) fn write(&self, start: usize, bytes: &[u8]) -> Result {
+        match self {
+            Self::Nothing => Err(EFAULT),
+            Self::User(umem) => umem.write(start, bytes),
+            Self::Kernel(memory) => memory.write(start, bytes),
+        }
+    }
+
+    /// The 64-bit word at byte `start`. `EINVAL` if it is not aligned, `EFAULT` where there is
+    /// no memory.
+    pub(super) fn word(&self, start: usize) -> Result<&AtomicU64> {
+        match self {
+            Self::Nothing => Err(EFAULT),
+            Self::User(umem) => umem.word(start),
+            Self::Kernel(memory) => memory.word(start),
         }
     }
 }
@@ -132,9 +155,14 @@ impl Mr {
         Self::publish(dev, rights(pd, access), len, iova, backing)
     }
 
-    /// The key that a kernel user would have for all memory. It gives access to nothing yet.
-    pub(crate) fn dma(pd: &Pd, access: u32) -> Result<Arc<Self>> {
-        Self::publish(&pd.dev, rights(pd.id, access), 0, 0, Backing::Nothing)
+    /// A kernel user's key for all kernel memory, by its address. `EPERM` in a process's
+    /// protection domain.
+    pub(crate) fn dma(pd: &Pd, memory: DirectMap, access: u32) -> Result<Arc<Self>> {
+        if !pd.kernel {
+            return Err(EPERM);
+        }
+        let rights = rights(pd.id, access);
+        Self::publish(&pd.dev, rights, u64::MAX, 0, Backing::Kernel(memory))
     }
 
     fn publish(

@@ -28,13 +28,17 @@ use crate::{
         QpType, //
     },
     kernel_ext::{
+        bh_work::BhWork,
         ib::{
             gid::PathAttr,
+            QpHandle,
             QpSink, //
         },
         lock::{
             new_bh_lock,
-            BhLock, //
+            new_irq_lock,
+            BhLock,
+            IrqLock, //
         },
         ring::Ring,
         timer::{
@@ -47,6 +51,10 @@ use crate::{
         Path,
         PathConfig, //
     },
+};
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
 };
 use kernel::{
     prelude::*,
@@ -114,6 +122,8 @@ pub(crate) struct QpInit {
     pub(crate) inline: u32,
     /// Whether every send completes, signaled or not.
     pub(crate) signal_all: bool,
+    /// Its user is the kernel, which posts by [`Qp::post_send`] and [`Qp::post_recv`].
+    pub(crate) kernel: bool,
 }
 
 /// Who is told of asynchronous events.
@@ -131,6 +141,12 @@ pub(super) struct Due {
     pub(super) recv: bool,
     /// Bit per `enum ib_event_type`.
     pub(super) events: u32,
+}
+
+impl Due {
+    pub(super) fn is_empty(&self) -> bool {
+        !self.send && !self.recv && self.events == 0
+    }
 }
 
 /// What the lock guards.
@@ -174,6 +190,19 @@ pub(crate) struct Qp {
     pub(super) rq: Arc<Ring>,
     /// What it got of what was asked for.
     pub(crate) caps: QpInit,
+    /// The core's name for it.
+    handle: Option<QpHandle>,
+    /// The engine's state, for those who may not take its lock.
+    pub(super) phase: AtomicU32,
+    /// Kernel users that write into the send ring.
+    #[pin]
+    pub(super) posting_send: IrqLock<()>,
+    /// The same for the receive ring.
+    #[pin]
+    pub(super) posting_recv: IrqLock<()>,
+    /// What a kernel user's call leaves to softirq.
+    #[pin]
+    pub(super) later: BhWork<Qp>,
     #[pin]
     sink: BhLock<Option<Sink>>,
     #[pin]
@@ -234,6 +263,11 @@ impl Qp {
             recv_sge: init.recv_sge.max(1),
             inline: stride as u32,
             signal_all: init.signal_all,
+            kernel: init.kernel,
+        };
+        let handle = match &sink {
+            Sink::Ib(sink) => Some(sink.handle()),
+            Sink::Nobody => None,
         };
         let dev = &pd.dev;
         // The number is taken first, since the engine wants to know it.
@@ -268,6 +302,11 @@ impl Qp {
                 sq,
                 rq,
                 caps,
+                handle,
+                phase: AtomicU32::new(QpState::Reset as u32),
+                posting_send <- new_irq_lock!((), "Qp::posting_send"),
+                posting_recv <- new_irq_lock!((), "Qp::posting_recv"),
+                later <- BhWork::new(),
                 sink <- new_bh_lock!(Some(sink), "Qp::sink"),
                 inner <- new_bh_lock!(inner, "Qp::inner"),
                 timer <- Timer::new(),
@@ -276,6 +315,7 @@ impl Qp {
         )
         .inspect_err(|_| drop(dev.qps.remove(qpn)))?;
         Timer::bind(&qp, |qp| &qp.timer)
+            .and_then(|()| BhWork::bind(&qp, |qp| &qp.later))
             .and_then(|()| dev.qps.fill(qpn, qp.clone()))
             .inspect_err(|_| drop(dev.qps.remove(qpn)))?;
         Ok(qp)
@@ -284,6 +324,11 @@ impl Qp {
     /// The rings of the send and of the receive queue.
     pub(crate) fn rings(&self) -> (&Arc<Ring>, &Arc<Ring>) {
         (&self.sq, &self.rq)
+    }
+
+    /// The core's name for it, unless it is the character device's.
+    pub(crate) fn handle(&self) -> Option<QpHandle> {
+        self.handle
     }
 
     /// Its state now.
@@ -327,7 +372,7 @@ impl Qp {
             attrs.path_mtu = Mtu::from_ib(self.dev.mtu());
         }
         let mut result = Ok(());
-        self.run(|engine, env| {
+        self.call(|engine, env| {
             if path.is_some() {
                 env.side.path = path;
             }
@@ -365,6 +410,7 @@ impl Qp {
         self.inner.lock().side.closed = true;
         drop(self.dev.qps.remove(self.qpn));
         self.timer.cancel();
+        self.later.cancel();
         *self.sink.lock() = None;
     }
 
@@ -373,6 +419,18 @@ impl Qp {
         let rcu = rcu::read_lock();
         self.with_engine(&rcu, work);
         self.finish(&rcu);
+    }
+
+    /// The same for a system call or a kernel user's call. A completion handler must not be
+    /// called from the latter.
+    fn call(&self, work: impl FnOnce(&mut Engine, &mut Env<'_>)) {
+        if !self.caps.kernel {
+            return self.run(work);
+        }
+        let rcu = rcu::read_lock();
+        self.with_engine(&rcu, work);
+        self.send_all(&rcu);
+        self.tell_later();
     }
 
     /// Sends what the engine has to send, then tells the owners.
@@ -400,6 +458,8 @@ impl Qp {
         };
         let result = work(engine, &mut env);
         env.fail_if_overrun(engine);
+        // What is posted after this is flushed by who posts it (`post_recv`).
+        self.phase.store(engine.state() as u32, Ordering::SeqCst);
         env.flush(engine);
         env.release_sends(engine);
         Some(result)

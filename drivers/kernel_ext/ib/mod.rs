@@ -17,8 +17,10 @@ mod ops;
 pub(crate) mod port;
 mod slot;
 pub(crate) mod stats;
+pub(crate) mod wr;
 
 use super::{
+    kmem::DirectMap,
     netdev::NetDevice,
     ring::Ring, //
 };
@@ -71,8 +73,8 @@ pub(crate) trait Driver: Sized + 'static {
     /// The value of counter `index` of [`Self::COUNTERS`].
     fn counter(dev: &Self::Device, index: usize) -> u64;
 
-    /// A new protection domain.
-    fn alloc_pd(dev: ArcBorrow<'_, Self::Device>) -> Result<Arc<Self::Pd>>;
+    /// A new protection domain, for a process or for a `kernel` user.
+    fn alloc_pd(dev: ArcBorrow<'_, Self::Device>, kernel: bool) -> Result<Arc<Self::Pd>>;
 
     /// A new address handle. Any context.
     fn create_ah(pd: ArcBorrow<'_, Self::Pd>, attr: &gid::AhAttr) -> Result<Arc<Self::Ah>>;
@@ -96,8 +98,12 @@ pub(crate) trait Driver: Sized + 'static {
         mr: ArcBorrow<'_, Self::Mr>,
         change: &MrChange<'_, Self::Pd>,
     ) -> Result<Option<Arc<Self::Mr>>>;
-    /// A region over all kernel memory.
-    fn get_dma_mr(pd: ArcBorrow<'_, Self::Pd>, access: u32) -> Result<Arc<Self::Mr>>;
+    /// A region over all kernel memory, by its address.
+    fn get_dma_mr(
+        pd: ArcBorrow<'_, Self::Pd>,
+        memory: DirectMap,
+        access: u32,
+    ) -> Result<Arc<Self::Mr>>;
     /// lkey and rkey.
     fn mr_keys(mr: &Self::Mr) -> (u32, u32);
     /// After this nothing reads or writes the memory.
@@ -113,16 +119,20 @@ pub(crate) trait Driver: Sized + 'static {
     fn cq_ring(cq: &Self::Cq) -> &Arc<Ring>;
     /// Asks for an event at the next (solicited) completion; says whether some are there.
     fn req_notify_cq(cq: &Self::Cq, solicited_only: bool) -> bool;
+    /// Takes the oldest completion out, for a kernel user. Any context.
+    fn poll_cq(dev: &Self::Device, cq: &Self::Cq) -> Option<bindings::ib_wc>;
     /// Nothing reaches the sink after this.
     fn destroy_cq(cq: Arc<Self::Cq>);
 
-    /// A new queue pair; `init.cap` is set to what it got.
+    /// A new queue pair, whose work requests come from a process through its rings or from a
+    /// `kernel` user through the `post_` methods; `init.cap` is set to what it got.
     fn create_qp(
         dev: ArcBorrow<'_, Self::Device>,
         pd: ArcBorrow<'_, Self::Pd>,
         send_cq: ArcBorrow<'_, Self::Cq>,
         recv_cq: ArcBorrow<'_, Self::Cq>,
         init: &mut bindings::ib_qp_init_attr,
+        kernel: bool,
         sink: QpSink,
     ) -> Result<Arc<Self::Qp>>;
     /// QP number and the rings of the send and the receive queue.
@@ -133,6 +143,10 @@ pub(crate) trait Driver: Sized + 'static {
     fn query_qp(qp: &Self::Qp, attr: &mut bindings::ib_qp_attr);
     /// The doorbell: new work requests are in the send ring.
     fn ring_doorbell(qp: ArcBorrow<'_, Self::Qp>) -> Result;
+    /// Takes a kernel user's send requests up to the first that fails. Any context.
+    fn post_send(qp: ArcBorrow<'_, Self::Qp>, wrs: &mut wr::SendWrs<'_>) -> Result;
+    /// Takes a kernel user's receive requests up to the first that fails. Any context.
+    fn post_recv(qp: ArcBorrow<'_, Self::Qp>, wrs: &mut wr::RecvWrs<'_>) -> Result;
     /// Nothing completes and nothing reaches the sink after this.
     fn destroy_qp(qp: Arc<Self::Qp>);
 }
@@ -210,7 +224,28 @@ unsafe impl Send for QpSink {}
 // SAFETY: as above.
 unsafe impl Sync for QpSink {}
 
+/// The core's object of a QP, to be shown in completions. The driver does nothing else with it.
+#[derive(Clone, Copy)]
+pub(crate) struct QpHandle(*mut bindings::ib_qp);
+
+// SAFETY: a name only.
+unsafe impl Send for QpHandle {}
+// SAFETY: as above.
+unsafe impl Sync for QpHandle {}
+
+impl QpHandle {
+    /// What `ib_wc::qp` wants.
+    pub(crate) fn as_ptr(self) -> *mut bindings::ib_qp {
+        self.0
+    }
+}
+
 impl QpSink {
+    /// The QP's name for completions.
+    pub(crate) fn handle(&self) -> QpHandle {
+        QpHandle(self.0)
+    }
+
     /// Reports `event` (`enum ib_event_type`) of this QP. Any context.
     pub(crate) fn event(&self, event: bindings::ib_event_type) {
         let mut record = bindings::ib_event {

@@ -26,17 +26,16 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
     // SAFETY: the core gives a fresh CQ of our size on a registered device; `attrs` is of a
     // running call, or null for a kernel user.
     errno(unsafe {
-        if (*attr).flags != 0 || attrs.is_null() {
+        if (*attr).flags != 0 {
             return EOPNOTSUPP.to_errno();
         }
-        let udata = &mut (*attrs).__bindgen_anon_1.__bindgen_anon_1.driver_udata as *mut _;
         let device = DeviceSlot::<D>::get((*ib).device);
         D::create_cq(device, (*attr).cqe, CqSink(ib)).and_then(|cq| {
             let slot = CqSlot::<D>::of(ib);
-            let shown = Mapping::offer(udata, D::cq_ring(&cq)).and_then(|(mapping, mi)| {
-                slot.mappings[0] = mapping;
-                respond(udata, &bindings::rxe_create_cq_resp { mi })
-            });
+            let shown = match attrs.as_mut() {
+                Some(attrs) => show_ring::<D>(slot, attrs, &cq),
+                None => Ok(()),
+            };
             (*ib).cqe = D::cq_ring(&cq).capacity() as c_int;
             slot.fill(cq);
             shown.inspect_err(|_| {
@@ -46,6 +45,20 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
             })
         })
     })
+}
+
+unsafe fn show_ring<D: Driver>(
+    slot: &mut CqSlot<D>,
+    attrs: &mut bindings::uverbs_attr_bundle,
+    cq: &D::Cq,
+) -> Result {
+    // SAFETY: `attrs` is of a running call, and has room for the provider's data.
+    unsafe {
+        let udata = &mut attrs.__bindgen_anon_1.__bindgen_anon_1.driver_udata as *mut _;
+        let (mapping, mi) = Mapping::offer(udata, D::cq_ring(cq))?;
+        slot.mappings[0] = mapping;
+        respond(udata, &bindings::rxe_create_cq_resp { mi })
+    }
 }
 
 pub(super) unsafe extern "C" fn destroy_cq<D: Driver>(
@@ -59,13 +72,25 @@ pub(super) unsafe extern "C" fn destroy_cq<D: Driver>(
     0
 }
 
-/// Kernel users cannot create a CQ yet, so nothing is there to poll.
-pub(super) unsafe extern "C" fn poll_cq(
-    _ib: *mut bindings::ib_cq,
-    _entries: c_int,
-    _wc: *mut bindings::ib_wc,
+pub(super) unsafe extern "C" fn poll_cq<D: Driver>(
+    ib: *mut bindings::ib_cq,
+    entries: c_int,
+    wc: *mut bindings::ib_wc,
 ) -> c_int {
-    EOPNOTSUPP.to_errno()
+    let mut count = 0;
+    // SAFETY: the core gives a live CQ of this driver, and room for `entries` completions.
+    unsafe {
+        let device = DeviceSlot::<D>::get((*ib).device);
+        let cq = CqSlot::<D>::get(ib);
+        while count < entries {
+            let Some(next) = D::poll_cq(&device, &cq) else {
+                break;
+            };
+            wc.add(count as usize).write(next);
+            count += 1;
+        }
+    }
+    count
 }
 
 pub(super) unsafe extern "C" fn req_notify_cq<D: Driver>(

@@ -2,7 +2,7 @@
 
 //! The core's callbacks, each turned into a method of [`Driver`].
 //!
-//! All are called in process context. The core serialises creation, use and
+//! All are called in process context, but for those that post and poll. The core serialises creation, use and
 //! destruction of each object, which is what makes [`Slot`] sound.
 
 #![allow(
@@ -94,14 +94,14 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         dereg_mr: Some(dereg_mr::<D>),
         create_cq: Some(create_cq::<D>),
         destroy_cq: Some(destroy_cq::<D>),
-        poll_cq: Some(poll_cq),
+        poll_cq: Some(poll_cq::<D>),
         req_notify_cq: Some(req_notify_cq::<D>),
         create_qp: Some(create_qp::<D>),
         modify_qp: Some(modify_qp::<D>),
         query_qp: Some(query_qp::<D>),
         destroy_qp: Some(destroy_qp::<D>),
         post_send: Some(post_send::<D>),
-        post_recv: Some(post_recv),
+        post_recv: Some(post_recv::<D>),
         dealloc_driver: Some(DeviceSlot::<D>::dealloc),
         size_ib_pd: size_of::<PdSlot<D>>(),
         size_ib_ah: size_of::<AhSlot<D>>(),

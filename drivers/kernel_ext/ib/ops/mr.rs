@@ -9,11 +9,14 @@ use super::{
 };
 use crate::{
     bindings,
-    kernel_ext::ib::{
-        device::DeviceSlot,
-        Driver,
-        MrChange,
-        MrRange, //
+    kernel_ext::{
+        ib::{
+            device::DeviceSlot,
+            Driver,
+            MrChange,
+            MrRange, //
+        },
+        kmem::DirectMap, //
     },
 };
 use kernel::{
@@ -24,12 +27,12 @@ use kernel::{
 
 pub(super) unsafe extern "C" fn alloc_pd<D: Driver>(
     ib: *mut bindings::ib_pd,
-    _udata: *mut bindings::ib_udata,
+    udata: *mut bindings::ib_udata,
 ) -> c_int {
     // SAFETY: the core gives a fresh PD of our size on a registered device.
     errno(unsafe {
         let device = DeviceSlot::<D>::get((*ib).device);
-        D::alloc_pd(device).map(|pd| PdSlot::<D>::of(ib).fill(pd))
+        D::alloc_pd(device, udata.is_null()).map(|pd| PdSlot::<D>::of(ib).fill(pd))
     })
 }
 
@@ -140,7 +143,7 @@ pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
 ) -> *mut bindings::ib_mr {
     // SAFETY: the core gives a PD of this driver.
     let object = unsafe { PdSlot::<D>::get(pd) };
-    new_mr::<D>(pd, D::get_dma_mr(object, access as u32))
+    new_mr::<D>(pd, D::get_dma_mr(object, DirectMap::new(), access as u32))
 }
 
 pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(

@@ -15,6 +15,10 @@ use crate::{
         device::DeviceSlot,
         mmap::Mapping,
         slot::Slot,
+        wr::{
+            RecvWrs,
+            SendWrs, //
+        },
         Driver,
         QpSink,
         Ring, //
@@ -33,7 +37,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
     // SAFETY: the core gives a fresh QP of our size, with PD and CQs of this driver.
     errno(unsafe {
         let init = &mut *init;
-        if udata.is_null() || init.create_flags != 0 || !init.srq.is_null() {
+        if init.create_flags != 0 || !init.srq.is_null() {
             return EOPNOTSUPP.to_errno();
         }
         if init.send_cq.is_null() || init.recv_cq.is_null() || (*ib).pd.is_null() {
@@ -43,11 +47,15 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         let pd = PdSlot::<D>::get((*ib).pd);
         let send_cq = CqSlot::<D>::get(init.send_cq);
         let recv_cq = CqSlot::<D>::get(init.recv_cq);
-        D::create_qp(device, pd, send_cq, recv_cq, init, QpSink(ib)).and_then(|qp| {
+        let kernel = udata.is_null();
+        D::create_qp(device, pd, send_cq, recv_cq, init, kernel, QpSink(ib)).and_then(|qp| {
             let slot = QpSlot::<D>::of(ib);
             let (number, sq, rq) = D::qp_parts(&qp);
             (*ib).qp_num = number;
-            let shown = show_rings(slot, udata, sq, rq);
+            let shown = match kernel {
+                true => Ok(()),
+                false => show_rings(slot, udata, sq, rq),
+            };
             slot.fill(qp);
             shown.inspect_err(|_| {
                 if let Some(qp) = slot.take() {
@@ -114,27 +122,41 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
     0
 }
 
-/// User space writes its work requests into the ring and calls this without any.
+/// A process writes its work requests into the ring and calls this without any; one of the
+/// kernel calls it with its own.
 pub(super) unsafe extern "C" fn post_send<D: Driver>(
     ib: *mut bindings::ib_qp,
     wr: *const bindings::ib_send_wr,
     bad: *mut *const bindings::ib_send_wr,
 ) -> c_int {
-    if !wr.is_null() {
-        // SAFETY: the core gives memory for the request that failed.
-        unsafe { *bad = wr };
-        return EOPNOTSUPP.to_errno();
+    // SAFETY: the core gives a live QP of this driver, a chain of requests of its type, and
+    // memory for the request that failed.
+    unsafe {
+        let qp = QpSlot::<D>::get(ib);
+        if wr.is_null() {
+            return errno(D::ring_doorbell(qp));
+        }
+        let mut wrs = SendWrs::new(wr);
+        let result = match (*ib).uobject.is_null() {
+            true => D::post_send(qp, &mut wrs),
+            false => Err(EOPNOTSUPP),
+        };
+        errno(result.inspect_err(|_| *bad = wrs.failed()))
     }
-    // SAFETY: the core gives a live QP of this driver.
-    errno(D::ring_doorbell(unsafe { QpSlot::<D>::get(ib) }))
 }
 
-pub(super) unsafe extern "C" fn post_recv(
-    _ib: *mut bindings::ib_qp,
+pub(super) unsafe extern "C" fn post_recv<D: Driver>(
+    ib: *mut bindings::ib_qp,
     wr: *const bindings::ib_recv_wr,
     bad: *mut *const bindings::ib_recv_wr,
 ) -> c_int {
-    // SAFETY: the core gives memory for the request that failed.
-    unsafe { *bad = wr };
-    EOPNOTSUPP.to_errno()
+    // SAFETY: as above.
+    unsafe {
+        let mut wrs = RecvWrs::new(wr);
+        let result = match (*ib).uobject.is_null() {
+            true => D::post_recv(QpSlot::<D>::get(ib), &mut wrs),
+            false => Err(EOPNOTSUPP),
+        };
+        errno(result.inspect_err(|_| *bad = wrs.failed()))
+    }
 }
