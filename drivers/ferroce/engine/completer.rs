@@ -22,6 +22,13 @@ impl<S: Store> Qp<S> {
         let psn = pkt.bth.psn;
         let unacked = self.psn_at(self.ring.head);
         let outstanding = self.psn_at(self.req.furthest).since(unacked);
+        let again = psn.plus(1) == unacked;
+        if let Some(aeth) = pkt
+            .aeth
+            .filter(|_| again || psn.since(unacked) < outstanding)
+        {
+            self.credited(&aeth);
+        }
         if psn.since(unacked) >= outstanding {
             env.count(Count::StaleResponse);
             return;

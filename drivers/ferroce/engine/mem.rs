@@ -118,6 +118,12 @@ pub trait Env {
     /// lists that do not fit never got into the queue. `None`: the queue is empty.
     fn next_recv(&mut self, out: &mut [u8]) -> Option<RecvWr>;
 
+    /// How many receive work requests [`Env::next_recv`] could take now, for the peer to know; `None` if they are not
+    /// counted. Not asked with a shared receive queue.
+    fn receives_waiting(&self) -> Option<u32> {
+        None
+    }
+
     /// Does a local operation, once; in the order of the send queue, and after READs and atomics that it is fenced from.
     /// An error is the status that the work request completes with.
     fn local(&mut self, op: &LocalOp) -> Result<(), WcStatus>;

@@ -14,6 +14,7 @@
 mod attrs;
 mod completer;
 mod count;
+mod credits;
 mod datagram;
 mod flush;
 pub mod icrc;

@@ -17,6 +17,8 @@ pub struct SendWqe {
     pub(super) wr_id: u64,
     pub(super) op: SendOp,
     pub(super) flags: SendFlags,
+    /// Number of its last message, modulo 2^24 (the specification's SSN); a READ may be asked for in several.
+    pub(super) message: Psn,
     /// XRC: the peer's shared receive queue.
     pub(super) srq: Option<u32>,
     /// Bytes of its data in `sq_data`.
@@ -42,6 +44,7 @@ impl SendWqe {
             fence: false,
             inline: false,
         },
+        message: Psn::new(0),
         srq: None,
         data_len: 0,
         len: 0,
@@ -80,6 +83,8 @@ pub(super) struct Ring {
     pub(super) tail: u64,
     /// PSN that the next posted request will start with.
     pub(super) psn: Psn,
+    /// Messages posted, modulo 2^24.
+    pub(super) message: Psn,
     /// Bytes posted.
     pub(super) stream: u64,
 }
@@ -109,6 +114,12 @@ impl<S: Store> super::Qp<S> {
 
     /// Appends a work request that fits; `false` if the storage is smaller than promised.
     pub(super) fn push_wqe(&mut self, wqe: SendWqe, data: &[u8]) -> bool {
+        let messages = if wqe.op.is_read() {
+            wqe.packets.div_ceil(self.read_chunk())
+        } else {
+            wqe.packets.min(1)
+        };
+        let message = self.ring.message.plus(messages);
         let slot = self.slot(self.ring.tail);
         let from = slot * self.cfg.sq_stride as usize;
         let room = self.store.sq_data.get_mut(from..from + data.len());
@@ -119,10 +130,12 @@ impl<S: Store> super::Qp<S> {
         *entry = SendWqe {
             data_len: data.len() as u32,
             first: self.ring.psn,
+            message,
             stream: self.ring.stream,
             ..wqe
         };
         self.ring.tail += 1;
+        self.ring.message = message;
         self.ring.psn = self.ring.psn.plus(wqe.packets);
         self.ring.stream = self.ring.stream.wrapping_add(u64::from(wqe.len));
         true

@@ -300,6 +300,7 @@ impl<S: Store> Qp<S> {
             packet: k,
             psn: entry.first.plus(k),
             msn: entry.msn,
+            credits: self.own_credits(env),
             count,
             len,
             last_len,

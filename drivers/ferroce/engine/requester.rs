@@ -3,6 +3,7 @@
 //! The requester: which part of the send queue goes out next, and what happens when it has to go again
 //! (sections 9.7.3 and 9.7.5.1.1).
 
+use super::credits::Limit;
 use super::queue::Place;
 use super::queue::SendWqe;
 use super::sgl;
@@ -13,6 +14,7 @@ use super::transmit::Transmit;
 use super::window::Window;
 use super::wire::AtomicEth;
 use super::wire::Bth;
+use super::wire::Credits;
 use super::wire::Deth;
 use super::wire::Feth;
 use super::wire::Operation;
@@ -60,6 +62,8 @@ pub(super) struct Requester {
     pub(super) broken: Option<(u64, WcStatus)>,
     /// How much may be in flight.
     pub(super) window: Window,
+    /// How many messages the peer has receives for.
+    pub(super) limit: Limit,
 }
 
 /// A request packet: its operation, length of its headers after the BTH, and payload.
@@ -175,8 +179,8 @@ impl<S: Store> Qp<S> {
             .wrapping_sub(self.stream_at(self.ring.head))
     }
 
-    /// Whether the packet at `place` asks for an acknowledgement: the last of a message, and one in each quarter of
-    /// the window.
+    /// Whether the packet at `place` asks for an acknowledgement: the last of a message, the one beyond the peer's
+    /// credits, and one in each quarter of the window.
     pub(super) fn wants_ack(&self, place: Place) -> bool {
         let Some(wqe) = self.wqe(place.wqe) else {
             return false;
@@ -190,6 +194,7 @@ impl<S: Store> Qp<S> {
         };
         let quarter = u64::from((self.window() / 4).max(1));
         place.packet + 1 == wqe.packets
+            || self.asks_for_credits(next)
             || self.stream_at(place) / quarter != self.stream_at(next) / quarter
     }
 
@@ -230,11 +235,18 @@ impl<S: Store> Qp<S> {
         if waits || many {
             return None;
         }
+        let limited = self.is_limited(at, &wqe);
+        if limited && self.waits_for_credits(at) {
+            return None;
+        }
         let t = if wqe.op.is_read() {
             self.read_request(at, &wqe)?
         } else {
-            self.request_run(at, &wqe, max_packets)?
+            self.request_run(at, &wqe, if limited { 1 } else { max_packets })?
         };
+        if limited {
+            self.ask_for_credits(wqe.message);
+        }
         self.arm(now);
         self.req.window.sent(now, self.stream_at(self.req.cursor));
         Some(t)
@@ -348,6 +360,7 @@ impl<S: Store> Qp<S> {
             packet: at.packet,
             psn: wqe.first.plus(at.packet),
             msn: 0,
+            credits: Credits::NONE,
             count,
             len,
             last_len,
@@ -375,6 +388,7 @@ impl<S: Store> Qp<S> {
     pub(super) fn go_back(&mut self) {
         self.req.cursor = self.ring.head;
         self.req.fetching = 0;
+        self.req.limit.asking = None;
         self.req.deadline = None;
     }
 

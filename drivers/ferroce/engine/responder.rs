@@ -2,6 +2,7 @@
 
 //! The responder: requests of the peer in the order of their PSNs, and the answers they get (sections 9.7.4, 9.8.3).
 
+use super::wire::Credits;
 use super::wire::NakCode;
 use super::wire::Operation;
 use super::wire::Syndrome;
@@ -216,10 +217,11 @@ impl<S: Store> Qp<S> {
         };
         self.resp.ack = false;
         self.resp.closing = false;
-        Some(self.ack(syndrome, psn))
+        let credits = self.own_credits(env);
+        Some(self.ack(syndrome, psn, credits))
     }
 
-    fn ack(&self, syndrome: Syndrome, psn: Psn) -> Transmit {
+    fn ack(&self, syndrome: Syndrome, psn: Psn, credits: Credits) -> Transmit {
         use super::transmit::Source;
         use super::wire::Aeth;
         use super::wire::Bth;
@@ -230,6 +232,7 @@ impl<S: Store> Qp<S> {
             packet: 0,
             psn,
             msn: self.resp.msn,
+            credits,
             count: 1,
             len,
             last_len: len,

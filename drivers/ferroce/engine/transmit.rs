@@ -8,6 +8,7 @@ use super::sgl;
 use super::wire::Aeth;
 use super::wire::AtomicEth;
 use super::wire::Bth;
+use super::wire::Credits;
 use super::wire::Deth;
 use super::wire::Opcode;
 use super::wire::Operation;
@@ -45,6 +46,7 @@ pub struct Transmit {
     pub(super) packet: u32,
     pub(super) psn: Psn,
     pub(super) msn: u32,
+    pub(super) credits: Credits,
     pub(super) count: u32,
     pub(super) len: u32,
     pub(super) last_len: u32,
@@ -271,7 +273,7 @@ impl<S: Store> Qp<S> {
     ) -> Result<(), MemError> {
         let aeth = Aeth {
             syndrome,
-            msn: t.msn,
+            ..ack_header(t)
         };
         out.put(&self.bth(t, Operation::Ack, 0, 0).encode())?;
         out.put(&aeth.encode())
@@ -281,6 +283,7 @@ impl<S: Store> Qp<S> {
 fn ack_header(t: &Transmit) -> Aeth {
     Aeth {
         syndrome: Syndrome::Ack,
+        credits: t.credits,
         msn: t.msn,
     }
 }

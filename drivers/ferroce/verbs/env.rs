@@ -153,6 +153,10 @@ impl<'a> engine::Env for Env<'a> {
         Some(wr)
     }
 
+    fn receives_waiting(&self) -> Option<u32> {
+        Some(self.qp.rq.len())
+    }
+
     fn local(&mut self, _op: &LocalOp) -> Result<(), WcStatus> {
         Err(WcStatus::LocQpOpErr)
     }

@@ -10,6 +10,7 @@ use ferroce_engine::sim::Pair;
 use ferroce_engine::sim::Setup;
 use ferroce_engine::sim::Verdict;
 use ferroce_engine::wire::Aeth;
+use ferroce_engine::wire::Credits;
 use ferroce_engine::wire::NakCode;
 use ferroce_engine::wire::Operation;
 use ferroce_engine::wire::Reth;
@@ -21,6 +22,16 @@ use ferroce_engine::WcStatus::Success;
 
 const KEY: u32 = Endpoint::KEY;
 const VA: u64 = Endpoint::VA;
+
+fn aeth(syndrome: Syndrome, msn: u32) -> [u8; 4] {
+    let credits = Credits::NONE;
+    Aeth {
+        syndrome,
+        credits,
+        msn,
+    }
+    .encode()
+}
 
 /// Loses the `n`th packet (from 0) that endpoint `side` sends.
 fn lose_nth(pair: &mut Pair, side: usize, n: usize) {
@@ -364,7 +375,7 @@ fn answers_to_nothing_change_nothing() {
     ];
     for syndrome in syndromes {
         for psn in [0xff_fff9, 0xff_fffa, 0xff_fffb, 0x7f_0000] {
-            let aeth = Aeth { syndrome, msn: 9 }.encode();
+            let aeth = aeth(syndrome, 9);
             let body = craft(Operation::Ack, 16, psn, &[&aeth]);
             pair.inject(0, &body);
         }
@@ -388,7 +399,7 @@ fn sequence_nak_behind_an_rnr_nak() {
     pair.ends[0].send(2, SendOp::Send, &sge).unwrap();
     pair.run_for(12_000);
     let syndrome = Syndrome::Nak(NakCode::Sequence);
-    let aeth = Aeth { syndrome, msn: 0 }.encode();
+    let aeth = aeth(syndrome, 0);
     let body = craft(Operation::Ack, 16, 0xff_fffa, &[&aeth]);
     pair.inject(0, &body);
     pair.run_for(12_000);
@@ -411,7 +422,7 @@ fn late_acknowledgement() {
     pair.now = a.qp.poll_timeout().unwrap();
     a.qp.handle_timeout(pair.now, &mut a.env);
     let syndrome = Syndrome::Ack;
-    let aeth = Aeth { syndrome, msn: 2 }.encode();
+    let aeth = aeth(syndrome, 2);
     pair.hand(0, &craft(Operation::Ack, 16, 0xff_fffa + 9, &[&aeth]));
     assert_eq!(pair.ends[0].sent(), [(1, Success), (2, Success)]);
     assert_eq!(pair.ends[0].qp.poll_timeout(), None);

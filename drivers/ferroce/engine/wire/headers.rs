@@ -2,6 +2,8 @@
 
 //! Extended transport headers (section 9.3).
 
+use super::Credits;
+
 /// Reads a big-endian number off the front of `bytes`.
 fn be32(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (head, rest) = bytes.split_first_chunk()?;
@@ -207,6 +209,8 @@ pub enum Syndrome {
 pub struct Aeth {
     /// What it says.
     pub syndrome: Syndrome,
+    /// Receives that the responder has waiting; told with [`Syndrome::Ack`] only.
+    pub credits: Credits,
     /// Messages that the responder has completed, modulo 2^24.
     pub msn: u32,
 }
@@ -214,9 +218,6 @@ pub struct Aeth {
 impl Aeth {
     /// Bytes on the wire.
     pub const SIZE: usize = 4;
-
-    /// Credit field of a responder that counts no credits (section 9.7.7.2).
-    const NO_CREDITS: u8 = 0x1f;
 
     /// Reads the header off the front of `bytes`; reserved syndromes are `None`.
     pub fn take(bytes: &[u8]) -> Option<(Self, &[u8])> {
@@ -235,14 +236,21 @@ impl Aeth {
             }),
             _ => return None,
         };
-        let msn = word & 0x00ff_ffff;
-        Some((Self { syndrome, msn }, rest))
+        let header = Self {
+            syndrome,
+            credits: match syndrome {
+                Syndrome::Ack => Credits::from_bits(value),
+                _ => Credits::NONE,
+            },
+            msn: word & 0x00ff_ffff,
+        };
+        Some((header, rest))
     }
 
     /// Bytes of the header.
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let byte = match self.syndrome {
-            Syndrome::Ack => Self::NO_CREDITS,
+            Syndrome::Ack => self.credits.bits(),
             Syndrome::Rnr(code) => (1 << 5) | (code & 0x1f),
             Syndrome::Nak(code) => (3 << 5) | code as u8,
         };

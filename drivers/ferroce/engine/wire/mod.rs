@@ -3,11 +3,13 @@
 //! Packet formats, from the BTH to the pad (chapter 9 and annex A17).
 
 mod bth;
+mod credits;
 mod headers;
 mod opcode;
 mod packet;
 
 pub use bth::Bth;
+pub use credits::Credits;
 pub use headers::Aeth;
 pub use headers::AtomicEth;
 pub use headers::Deth;

@@ -81,6 +81,10 @@ impl Env for HostEnv {
         })
     }
 
+    fn receives_waiting(&self) -> Option<u32> {
+        Some(self.recvs.len() as u32)
+    }
+
     /// Invalidates keys; windows and registrations go well if their region exists.
     fn local(&mut self, op: &LocalOp) -> Result<(), WcStatus> {
         self.locals.push(*op);
