@@ -128,6 +128,15 @@ impl NetDevice {
         LiveNet::get(self.net(&guard))
     }
 
+    /// The VLAN ID, if it is a VLAN's interface.
+    pub(crate) fn vlan_id(&self) -> Option<u16> {
+        // SAFETY: the borrow keeps the device; only a VLAN's is asked for its ID.
+        unsafe {
+            let is_vlan = bindings::is_vlan_dev(self.as_raw());
+            is_vlan.then(|| bindings::vlan_dev_vlan_id(self.as_raw()))
+        }
+    }
+
     /// The device below a VLAN, if this is one and both are in one namespace.
     pub(crate) fn vlan_lower<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g NetDevice> {
         // SAFETY: the borrow keeps the device; the lower one is freed after its VLANs.

@@ -70,6 +70,17 @@ impl Element {
                 self.put(40, swap.to_ne_bytes());
                 self.put(48, rkey.to_ne_bytes());
             }
+            Target::Datagram {
+                ah,
+                qpn,
+                qkey,
+                pkey_index,
+            } => {
+                self.put(24, qpn.to_ne_bytes());
+                self.put(28, qkey.to_ne_bytes());
+                self.put(32, pkey_index.to_ne_bytes());
+                self.put(36, ah.to_ne_bytes());
+            }
         }
     }
 }

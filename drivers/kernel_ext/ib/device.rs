@@ -155,7 +155,8 @@ pub(crate) fn register<D: Driver>(
 fn describe(ib: &mut bindings::ib_device, guid: [u8; 8]) {
     ib.node_type = bindings::RDMA_NODE_IB_CA as u8;
     ib.phys_port_cnt = 1;
-    ib.num_comp_vectors = 1;
+    // SAFETY: reads a mask that is set at boot.
+    ib.num_comp_vectors = unsafe { bindings::ferroce_num_possible_cpus() } as c_int;
     ib.node_guid = u64::from_ne_bytes(guid);
     ib.uverbs_cmd_mask |= 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND
         | 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_REQ_NOTIFY_CQ;

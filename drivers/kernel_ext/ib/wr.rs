@@ -31,6 +31,17 @@ pub(crate) enum Target {
         /// Value to store.
         swap: u64,
     },
+    /// A datagram.
+    Datagram {
+        /// Number of the address handle.
+        ah: u32,
+        /// The peer's QP.
+        qpn: u32,
+        /// The Q_Key to send.
+        qkey: u32,
+        /// Index of the P_Key to send.
+        pkey_index: u16,
+    },
 }
 
 /// A scatter/gather element.
@@ -46,20 +57,29 @@ pub(crate) struct Sge {
 /// The chain of send requests of one `ib_post_send`.
 pub(crate) struct SendWrs<'a> {
     at: *const bindings::ib_send_wr,
+    number: Option<AhNumber>,
     _chain: PhantomData<&'a bindings::ib_send_wr>,
 }
 
+/// Gets the number of an address handle.
+pub(super) type AhNumber = unsafe fn(*const bindings::ib_ah) -> u32;
+
 /// One send request.
-pub(crate) struct SendWr<'a>(&'a bindings::ib_send_wr);
+pub(crate) struct SendWr<'a>(&'a bindings::ib_send_wr, Option<AhNumber>);
 
 impl<'a> SendWrs<'a> {
     /// # Safety
     ///
-    /// `first` is null or a chain as `ib_post_send` gets it for a QP of a connected type,
-    /// unchanged for `'a`.
-    pub(super) unsafe fn new(first: *const bindings::ib_send_wr) -> Self {
+    /// `first` is null or a chain as `ib_post_send` gets it, unchanged for `'a`: for a QP of
+    /// datagrams if there is a `number`, which may be called with its address handles, else
+    /// for a connected one.
+    pub(super) unsafe fn new(
+        first: *const bindings::ib_send_wr,
+        number: Option<AhNumber>,
+    ) -> Self {
         Self {
             at: first,
+            number,
             _chain: PhantomData,
         }
     }
@@ -67,7 +87,7 @@ impl<'a> SendWrs<'a> {
     /// The request whose turn it is.
     pub(crate) fn peek(&self) -> Option<SendWr<'a>> {
         // SAFETY: null or a request, by the contract of `new`.
-        unsafe { self.at.as_ref() }.map(SendWr)
+        unsafe { self.at.as_ref() }.map(|wr| SendWr(wr, self.number))
     }
 
     /// That one is done.
@@ -109,6 +129,22 @@ impl SendWr<'_> {
     /// Where it goes. `EINVAL` for an opcode that is not known.
     pub(crate) fn target(&self) -> Result<Target> {
         let wr = core::ptr::from_ref(self.0);
+        if let Some(number) = self.1 {
+            // SAFETY: on a QP of datagrams the request is the first field of an `ib_ud_wr`,
+            // whose address handle lives until the request is done.
+            return unsafe {
+                let wr = &*wr.cast::<bindings::ib_ud_wr>();
+                if wr.ah.is_null() {
+                    return Err(EINVAL);
+                }
+                Ok(Target::Datagram {
+                    ah: number(wr.ah),
+                    qpn: wr.remote_qpn,
+                    qkey: wr.remote_qkey,
+                    pkey_index: wr.pkey_index,
+                })
+            };
+        }
         Ok(match self.0.opcode {
             bindings::ib_wr_opcode_IB_WR_SEND
             | bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM

@@ -92,8 +92,12 @@ pub(super) unsafe extern "C" fn get_port_immutable(
         if err != 0 {
             return err;
         }
-        (*immutable).core_cap_flags =
-            bindings::RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP | bindings::RDMA_CORE_CAP_ETH_AH;
+        (*immutable).core_cap_flags = bindings::RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP
+            | bindings::RDMA_CORE_CAP_IB_MAD
+            | bindings::RDMA_CORE_CAP_IB_CM
+            | bindings::RDMA_CORE_CAP_AF_IB
+            | bindings::RDMA_CORE_CAP_ETH_AH;
+        (*immutable).max_mad_size = size_of::<bindings::ib_mad>() as u32;
         (*immutable).pkey_tbl_len = attr.pkey_tbl_len.into();
         (*immutable).gid_tbl_len = attr.gid_tbl_len;
     }

@@ -5,6 +5,7 @@
 use super::{
     errno,
     respond,
+    AhSlot,
     CqSlot,
     PdSlot,
     QpSlot, //
@@ -16,6 +17,7 @@ use crate::{
         mmap::Mapping,
         slot::Slot,
         wr::{
+            AhNumber,
             RecvWrs,
             SendWrs, //
         },
@@ -136,7 +138,12 @@ pub(super) unsafe extern "C" fn post_send<D: Driver>(
         if wr.is_null() {
             return errno(D::ring_doorbell(qp));
         }
-        let mut wrs = SendWrs::new(wr);
+        let number: AhNumber = |ah| D::ah_number(&AhSlot::<D>::get(ah));
+        let datagrams = matches!(
+            (*ib).qp_type,
+            bindings::ib_qp_type_IB_QPT_UD | bindings::ib_qp_type_IB_QPT_GSI
+        );
+        let mut wrs = SendWrs::new(wr, datagrams.then_some(number));
         let result = match (*ib).uobject.is_null() {
             true => D::post_send(qp, &mut wrs),
             false => Err(EOPNOTSUPP),
