@@ -105,8 +105,7 @@ pub(super) fn reg_mr(context: &Context, arg: Argument) -> Result {
 }
 
 fn destroy_mr(objects: &mut Objects, handle: u32) -> Result {
-    let entry = objects.mrs.remove(handle, |_| Ok(()))?;
-    entry.mr.deregister();
+    let entry = objects.mrs.remove(handle, |entry| entry.mr.deregister())?;
     objects.pds.get(entry.pd)?.users -= 1;
     Ok(())
 }

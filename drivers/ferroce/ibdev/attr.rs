@@ -29,8 +29,11 @@ pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
     attr.page_size_cap = 0xffff_f000;
     attr.device_cap_flags = (bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN
         | bindings::ib_device_cap_flags_IB_DEVICE_CURR_QP_STATE_MOD
-        | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID)
-        as u64;
+        | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID
+        | bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW
+        | bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B
+        | bindings::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL
+        | bindings::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE) as u64;
     attr.kernel_cap_flags = bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG.into();
     attr.max_qp = limits::QPN.end - limits::QPN.start;
     attr.max_qp_wr = limits::QP_WR;
@@ -40,12 +43,13 @@ pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
     attr.max_cq = 1 << 20;
     attr.max_cqe = limits::CQE;
     attr.max_mr = limits::MR.end - limits::MR.start;
+    attr.max_mw = limits::MW.end - limits::MW.start;
     attr.max_pd = 1 << 20;
     attr.max_ah = limits::AH.end - limits::AH.start;
     attr.max_qp_rd_atom = limits::RD_ATOMIC.into();
     attr.max_qp_init_rd_atom = limits::RD_ATOMIC.into();
     attr.max_res_rd_atom = u32::from(limits::RD_ATOMIC) * attr.max_qp;
-    attr.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_NONE;
+    attr.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_HCA;
     attr.max_pkeys = 1;
     attr.local_ca_ack_delay = 15;
 }

@@ -43,6 +43,7 @@ use crate::{
         Cq,
         Device,
         Mr,
+        Mw,
         Pd,
         Qp, //
     },
@@ -73,6 +74,7 @@ impl ib::Driver for Door {
     type Cq = Cq;
     type Qp = Qp;
     type Mr = Mr;
+    type Mw = Mw;
 
     fn link_ops() -> &'static LinkOps {
         &LINK_OPS
@@ -139,8 +141,17 @@ impl ib::Driver for Door {
     }
 
     fn dereg_mr(mr: ArcBorrow<'_, Mr>) -> Result {
-        mr.deregister();
-        Ok(())
+        mr.deregister()
+    }
+
+    fn alloc_mw(pd: ArcBorrow<'_, Pd>, kind: bindings::ib_mw_type) -> Result<(Arc<Mw>, u32)> {
+        let mw = Mw::alloc(&pd, kind == bindings::ib_mw_type_IB_MW_TYPE_2)?;
+        let key = mw.key();
+        Ok((mw, key))
+    }
+
+    fn dealloc_mw(mw: Arc<Mw>) {
+        mw.dealloc();
     }
 
     fn create_cq(_dev: ArcBorrow<'_, Device>, entries: u32, sink: CqSink) -> Result<Arc<Cq>> {

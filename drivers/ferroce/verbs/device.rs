@@ -6,6 +6,7 @@ use super::{
     counters::Counters,
     Ah,
     Mr,
+    Mw,
     Qp, //
 };
 use crate::{
@@ -55,8 +56,10 @@ pub(crate) mod limits {
     pub(crate) const QPN: core::ops::Range<u32> = 16..1 << 20;
     /// Numbers of address handles; 0 is for none.
     pub(crate) const AH: core::ops::Range<u32> = 1..1 << 24;
-    /// Memory regions.
+    /// Memory regions, by the index of their keys.
     pub(crate) const MR: core::ops::Range<u32> = 1..1 << 22;
+    /// Memory windows, in the same space.
+    pub(crate) const MW: core::ops::Range<u32> = MR.end..1 << 23;
     /// Entries of the GID table.
     pub(crate) const GIDS: i32 = 1024;
 }
@@ -95,6 +98,9 @@ pub(crate) struct Device {
     /// By number.
     #[pin]
     pub(super) ahs: RcuTable<Ah>,
+    /// The same for windows, whose indices are others.
+    #[pin]
+    pub(crate) mws: RcuTable<Mw>,
     /// Where the search for the next free number begins.
     #[pin]
     pub(crate) next: Mutex<Cursors>,
@@ -113,6 +119,8 @@ pub(crate) struct Cursors {
     pub(crate) qpn: u32,
     /// Index of a memory key.
     pub(crate) mr: u32,
+    /// Index of a window's key.
+    pub(crate) mw: u32,
     /// Variant byte of the next memory key.
     pub(crate) variant: u8,
 }
@@ -132,6 +140,7 @@ impl Device {
                 qps <- RcuTable::new(),
                 mrs <- RcuTable::new(),
                 ahs <- RcuTable::new(),
+                mws <- RcuTable::new(),
                 next <- new_mutex!(Cursors::default()),
                 next_pd: AtomicU32::new(1),
                 next_ah: AtomicU32::new(0),

@@ -157,8 +157,8 @@ impl<'a> engine::Env for Env<'a> {
         Some(self.qp.rq.len())
     }
 
-    fn local(&mut self, _op: &LocalOp) -> Result<(), WcStatus> {
-        Err(WcStatus::LocQpOpErr)
+    fn local(&mut self, op: &LocalOp) -> Result<(), WcStatus> {
+        self.mem.local(op)
     }
 
     fn complete_send(&mut self, c: Completion) {

@@ -7,17 +7,23 @@
 
 use super::{
     mr::{
-        needed,
-        needed_flush, //
+        self,
+        Backing, //
     },
-    Device,
-    Mr, //
+    mw::{
+        Actor,
+        Bind,
+        Mw, //
+    },
+    Device, //
 };
 use crate::engine::{
     Access,
     AtomicOp,
+    LocalOp,
     MemError,
-    Memory, //
+    Memory,
+    WcStatus, //
 };
 use core::sync::atomic::{
     fence,
@@ -28,37 +34,86 @@ use kernel::sync::{
     ArcBorrow, //
 };
 
-/// Memory as the QPs of one protection domain reach it, during a read-side section.
+/// Memory as a QP reaches it, during a read-side section.
 pub(crate) struct PdMemory<'a> {
     dev: &'a Device,
-    pd: u32,
+    who: Actor,
     rcu: &'a rcu::Guard,
 }
 
 impl<'a> PdMemory<'a> {
-    /// The memory of protection domain `pd`.
-    pub(crate) fn new(dev: &'a Device, pd: u32, rcu: &'a rcu::Guard) -> Self {
-        Self { dev, pd, rcu }
+    /// The memory of protection domain `pd`, for QP `qpn` of it.
+    pub(crate) fn new(dev: &'a Device, pd: u32, qpn: u32, rcu: &'a rcu::Guard) -> Self {
+        let who = Actor { pd, qpn };
+        Self { dev, who, rcu }
     }
 
-    /// The region under `key`.
-    fn region(&self, key: u32) -> Result<ArcBorrow<'a, Mr>, MemError> {
-        let mr = self.dev.mrs.get(key >> 8, self.rcu);
-        mr.filter(|mr| mr.key() == key).ok_or(MemError::Key)
-    }
-
-    /// The region under `key`, and where in it `va..va + len` lies, if `access` is allowed
-    /// there.
-    fn find(
+    /// Calls `f` with the memory under `key` and the place in it of `span`, an address and a
+    /// length, if all rights of `needed` are there.
+    fn with<R>(
         &self,
         key: u32,
-        va: u64,
-        len: u64,
-        access: Access,
-    ) -> Result<(ArcBorrow<'a, Mr>, usize), MemError> {
-        let mr = self.region(key)?;
-        let start = mr.locate(self.pd, va, len, needed(access))?;
-        Ok((mr, start))
+        span: (u64, u64),
+        needed: u32,
+        f: impl FnOnce(&Backing, usize) -> Result<R, MemError>,
+    ) -> Result<R, MemError> {
+        match self.dev.mrs.get(key >> 8, self.rcu) {
+            Some(mr) if mr.key() == key => {
+                let start = mr.locate(self.who.pd, span.0, span.1, needed)?;
+                f(&mr.backing, start)
+            }
+            Some(_) => Err(MemError::Key),
+            None => self
+                .window(key)
+                .filter(|_| needed & mr::REMOTE != 0)
+                .ok_or(MemError::Key)?
+                .with(self.who, key, span, needed, self.rcu, f),
+        }
+    }
+
+    fn window(&self, key: u32) -> Option<ArcBorrow<'a, Mw>> {
+        self.dev.mws.get(key >> 8, self.rcu)
+    }
+
+    /// All that is under a key: its first address, and bytes.
+    fn extent(&self, key: u32) -> Option<(u64, u64)> {
+        match self.dev.mrs.get(key >> 8, self.rcu) {
+            Some(mr) => Some(mr.extent()),
+            None => self.window(key)?.extent(),
+        }
+    }
+
+    /// Does a local operation; its status if it fails (IBTA 11.6.2).
+    pub(super) fn local(&self, op: &LocalOp) -> Result<(), WcStatus> {
+        let done = match *op {
+            LocalOp::BindWindow {
+                window,
+                key,
+                mr,
+                va,
+                len,
+                access,
+            } => {
+                let bind = Bind {
+                    window,
+                    key,
+                    mr,
+                    va,
+                    len,
+                    access,
+                };
+                self.window(window)
+                    .and_then(|mw| mw.bind(self.who, &bind, self.rcu))
+            }
+            LocalOp::Invalidate { key } => self.take_away(key),
+            LocalOp::Register { .. } => None,
+        };
+        done.ok_or(WcStatus::MwBindErr)
+    }
+
+    /// Invalidates a key; `None` if this QP may not.
+    fn take_away(&self, key: u32) -> Option<()> {
+        self.window(key)?.invalidate(self.who, key, self.rcu)
     }
 }
 
@@ -67,59 +122,58 @@ impl Memory for PdMemory<'_> {
         if len == 0 {
             return Ok(());
         }
-        self.find(key, va, len, access).map(drop)
+        self.with(key, (va, len), mr::needed(access), |_, _| Ok(()))
     }
 
     fn read(&self, key: u32, va: u64, dst: &mut [u8], access: Access) -> Result<(), MemError> {
         if dst.is_empty() {
             return Ok(());
         }
-        let (mr, start) = self.find(key, va, dst.len() as u64, access)?;
-        mr.backing.read(start, dst).map_err(|_| MemError::Fault)
+        let span = (va, dst.len() as u64);
+        self.with(key, span, mr::needed(access), |memory, start| {
+            memory.read(start, dst)
+        })
     }
 
     fn write(&self, key: u32, va: u64, src: &[u8], access: Access) -> Result<(), MemError> {
         if src.is_empty() {
             return Ok(());
         }
-        let (mr, start) = self.find(key, va, src.len() as u64, access)?;
-        mr.backing.write(start, src).map_err(|_| MemError::Fault)
+        let span = (va, src.len() as u64);
+        self.with(key, span, mr::needed(access), |memory, start| {
+            memory.write(start, src)
+        })
     }
 
     fn atomic(&self, key: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
-        let (mr, start) = self.find(key, va, 8, Access::RemoteAtomic)?;
-        // A zero-based region may start at any byte, so that a good address is a bad place.
-        let word = mr.backing.word(start);
-        let word = word.map_err(|_| MemError::Access)?;
-        Ok(match op {
-            AtomicOp::FetchAdd { add } => word.fetch_add(add, Ordering::SeqCst),
-            AtomicOp::CompareSwap { compare, swap } => word
-                .compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst)
-                .unwrap_or_else(|old| old),
+        self.with(key, (va, 8), mr::REMOTE_ATOMIC, |memory, start| {
+            memory.word(start, |word| match op {
+                AtomicOp::FetchAdd { add } => word.fetch_add(add, Ordering::SeqCst),
+                AtomicOp::CompareSwap { compare, swap } => word
+                    .compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst)
+                    .unwrap_or_else(|old| old),
+            })
         })
     }
 
     fn atomic_write(&self, key: u32, va: u64, data: [u8; 8]) -> Result<(), MemError> {
-        let (mr, start) = self.find(key, va, 8, Access::RemoteWrite)?;
-        let word = mr.backing.word(start);
-        let word = word.map_err(|_| MemError::Access)?;
-        word.store(u64::from_ne_bytes(data), Ordering::SeqCst);
-        Ok(())
+        self.with(key, (va, 8), mr::REMOTE_WRITE, |memory, start| {
+            memory.word(start, |word| {
+                word.store(u64::from_ne_bytes(data), Ordering::SeqCst)
+            })
+        })
     }
 
     /// All that came before is in the memory that every CPU and device sees, once ordered.
     fn flush(&self, key: u32, range: Option<(u64, u64)>, placement: u8) -> Result<(), MemError> {
-        let mr = self.region(key)?;
-        let needed = needed_flush(placement);
-        match range {
-            Some((va, len)) => mr.locate(self.pd, va, len, needed).map(drop)?,
-            None => mr.permits(self.pd, needed)?,
-        }
-        fence(Ordering::SeqCst);
-        Ok(())
+        let span = range.or_else(|| self.extent(key)).ok_or(MemError::Key)?;
+        self.with(key, span, mr::needed_flush(placement), |_, _| {
+            fence(Ordering::SeqCst);
+            Ok(())
+        })
     }
 
-    fn invalidate(&self, _key: u32) -> Result<(), MemError> {
-        Err(MemError::Access)
+    fn invalidate(&self, key: u32) -> Result<(), MemError> {
+        self.take_away(key).ok_or(MemError::Access)
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod device;
 mod env;
 mod memory;
 pub(crate) mod mr;
+pub(crate) mod mw;
 mod post;
 pub(crate) mod qp;
 mod rx;
@@ -29,5 +30,6 @@ pub(crate) use self::{
         Pd, //
     },
     mr::Mr,
+    mw::Mw,
     qp::Qp, //
 };

@@ -27,6 +27,7 @@ use crate::{
     },
 };
 use core::sync::atomic::{
+    AtomicU32,
     AtomicU64,
     Ordering, //
 };
@@ -35,18 +36,23 @@ use kernel::{
     sync::Arc, //
 };
 
-const LOCAL_WRITE: u32 = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE;
-const REMOTE_WRITE: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
-const REMOTE_READ: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
-const REMOTE_ATOMIC: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC;
-const FLUSH_GLOBAL: u32 = bindings::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL;
-const ZERO_BASED: u32 = bindings::ib_access_flags_IB_ZERO_BASED;
+pub(super) const LOCAL_WRITE: u32 = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE;
+pub(super) const REMOTE_WRITE: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
+pub(super) const REMOTE_READ: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
+pub(super) const REMOTE_ATOMIC: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC;
+pub(super) const FLUSH_GLOBAL: u32 = bindings::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL;
+pub(super) const ZERO_BASED: u32 = bindings::ib_access_flags_IB_ZERO_BASED;
+const MW_BIND: u32 = bindings::ib_access_flags_IB_ACCESS_MW_BIND;
+/// Rights that peers may have.
+pub(super) const REMOTE: u32 = REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | FLUSH;
+const FLUSH: u32 = FLUSH_GLOBAL | bindings::ib_access_flags_IB_ACCESS_FLUSH_PERSISTENT;
 /// Flags that a region may have. Huge pages are found by themselves, so the hint is taken
 /// and means nothing; so do the optional ones (relaxed ordering).
 const SUPPORTED: u32 = LOCAL_WRITE
     | REMOTE_WRITE
     | REMOTE_READ
     | REMOTE_ATOMIC
+    | MW_BIND
     | FLUSH_GLOBAL
     | ZERO_BASED
     | bindings::ib_access_flags_IB_ACCESS_HUGETLB
@@ -63,31 +69,35 @@ pub(super) enum Backing {
 }
 
 impl Backing {
-    /// Copies from byte `start` on. `EFAULT` where there is no memory.
-    pub(super) fn read(&self, start: usize, out: &mut [u8]) -> Result {
+    /// Copies from byte `start` on.
+    pub(super) fn read(&self, start: usize, dst: &mut [u8]) -> Result<(), MemError> {
         match self {
-            Self::Nothing => Err(EFAULT),
-            Self::User(umem) => umem.read(start, out),
-            Self::Kernel(memory) => memory.read(start, out),
+            Self::User(umem) => umem.read(start, dst).map_err(|_| MemError::Fault),
+            Self::Kernel(memory) => memory.read(start, dst).map_err(|_| MemError::Fault),
+            Self::Nothing => Err(MemError::Fault),
         }
     }
 
-    /// Copies to byte `start` on. `EFAULT` where there is no memory.
-    pub(super) fn write(&self, start: usize, bytes: &[u8]) -> Result {
+    /// Copies to byte `start` and what follows.
+    pub(super) fn write(&self, start: usize, src: &[u8]) -> Result<(), MemError> {
         match self {
-            Self::Nothing => Err(EFAULT),
-            Self::User(umem) => umem.write(start, bytes),
-            Self::Kernel(memory) => memory.write(start, bytes),
+            Self::User(umem) => umem.write(start, src).map_err(|_| MemError::Fault),
+            Self::Kernel(memory) => memory.write(start, src).map_err(|_| MemError::Fault),
+            Self::Nothing => Err(MemError::Fault),
         }
     }
 
-    /// The 64-bit word at byte `start`. `EINVAL` if it is not aligned, `EFAULT` where there is
-    /// no memory.
-    pub(super) fn word(&self, start: usize) -> Result<&AtomicU64> {
+    /// Calls `f` with the word at byte `start`. A zero-based region may begin anywhere, so
+    /// that an address which is a multiple of 8 may lie wrong in memory: that is refused.
+    pub(super) fn word<R>(
+        &self,
+        start: usize,
+        f: impl FnOnce(&AtomicU64) -> R,
+    ) -> Result<R, MemError> {
         match self {
-            Self::Nothing => Err(EFAULT),
-            Self::User(umem) => umem.word(start),
-            Self::Kernel(memory) => memory.word(start),
+            Self::User(umem) => umem.word(start).map(f).map_err(|_| MemError::Access),
+            Self::Kernel(memory) => memory.word(start).map(f).map_err(|_| MemError::Access),
+            Self::Nothing => Err(MemError::Fault),
         }
     }
 }
@@ -107,7 +117,12 @@ pub(crate) struct Mr {
     key: u32,
     len: u64,
     pub(super) backing: Backing,
+    /// Windows that are bound to it, or [`CLOSED`].
+    windows: AtomicU32,
 }
+
+/// No window can be bound.
+const CLOSED: u32 = u32::MAX;
 
 /// Checks access flags as `ibv_reg_mr(3)` and IBTA 11.2.8.2 want it: `EOPNOTSUPP` for one
 /// that is not supported, `EINVAL` for writing by a peer without writing by the owner.
@@ -185,6 +200,7 @@ impl Mr {
             key,
             len,
             backing,
+            windows: AtomicU32::new(0),
         };
         let filled = Arc::new(mr, GFP_KERNEL)
             .map_err(Error::from)
@@ -197,25 +213,65 @@ impl Mr {
         self.key
     }
 
+    /// Its first address, and bytes.
+    pub(super) fn extent(&self) -> (u64, u64) {
+        (self.iova, self.len)
+    }
+
     /// Takes the key back. Nobody touches the pages after this.
-    pub(crate) fn deregister(&self) {
+    ///
+    /// Fails with `EBUSY` while a window is bound to the region (IBTA 11.2.8.5).
+    pub(crate) fn deregister(&self) -> Result {
+        self.close_to_windows()?;
         drop(self.dev.mrs.remove_sync(self.key() >> 8));
+        Ok(())
+    }
+
+    fn close_to_windows(&self) -> Result {
+        self.windows
+            .compare_exchange(0, CLOSED, Ordering::Acquire, Ordering::Relaxed)
+            .map(drop)
+            .map_err(|_| EBUSY)
+    }
+
+    /// A window with the rights of `access` is to show `va..va + len`: the region stays until
+    /// [`Self::release_for_window`]. `None`: not allowed (IBTA 10.6.7.2.1).
+    pub(super) fn hold_for_window(&self, pd: u32, va: u64, len: u64, access: u32) -> Option<()> {
+        let needed = match access & (REMOTE_WRITE | REMOTE_ATOMIC) {
+            0 => MW_BIND,
+            _ => MW_BIND | LOCAL_WRITE,
+        };
+        self.locate(pd, va, len, needed).ok()?;
+        self.permits(pd, ZERO_BASED).err()?;
+        let more = |windows: u32| windows.checked_add(1).filter(|&n| n < CLOSED);
+        self.windows
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()
+            .map(drop)
+    }
+
+    /// A window does not show the region any more.
+    pub(super) fn release_for_window(&self) {
+        self.windows.fetch_sub(1, Ordering::Release);
     }
 
     /// Changes what `change` names (IBTA 11.2.8.6). Another range gets another key and a
     /// region of its own, which is returned, and this one is deregistered; otherwise the key
     /// stays. Nobody uses the old rights or pages after this.
     ///
-    /// Fails as [`Mr::register`] does, and with `EACCES` for permission to write to pages
-    /// that were pinned for reading; then all is as before.
+    /// Fails as [`Mr::register`] and [`Mr::deregister`] do, and with `EACCES` for permission
+    /// to write to pages that were pinned for reading; then all is as before.
     pub(crate) fn reregister(&self, change: &MrChange<'_, Pd>) -> Result<Option<Arc<Self>>> {
         let now = self.rights.load(Ordering::Relaxed);
         let pd = change.pd.as_ref().map_or((now >> 32) as u32, |pd| pd.id);
         let access = change.access.unwrap_or(now as u32);
         if let Some(range) = change.range {
             let mr = Self::pin(&self.dev, pd, range, access)?;
-            self.deregister();
-            return Ok(Some(mr));
+            // Nothing is bound to one that nobody knows.
+            return match self.deregister() {
+                Ok(()) => Ok(Some(mr)),
+                Err(e) => mr.deregister().and(Err(e)),
+            };
         }
         check_access(access)?;
         let writes = access & (LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC) != 0;
@@ -224,9 +280,11 @@ impl Mr {
         }
         match &self.backing {
             Backing::User(umem) if writes && !umem.writable() => return Err(EACCES),
-            _ => self.rights.store(rights(pd, access), Ordering::Relaxed),
+            _ => self.close_to_windows()?,
         }
+        self.rights.store(rights(pd, access), Ordering::Relaxed);
         rcu::synchronize_expedited();
+        self.windows.store(0, Ordering::Release);
         Ok(None)
     }
 

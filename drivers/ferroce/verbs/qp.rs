@@ -452,7 +452,7 @@ impl Qp {
         }
         let mut env = Env {
             qp: self,
-            mem: PdMemory::new(&self.dev, self.pd, rcu),
+            mem: PdMemory::new(&self.dev, self.pd, self.qpn, rcu),
             rcu,
             side,
         };

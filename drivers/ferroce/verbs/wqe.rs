@@ -9,6 +9,8 @@ use super::device::limits;
 use crate::{
     bindings,
     engine::{
+        wire::Feth,
+        LocalOp,
         RecvWr,
         SendFlags,
         SendOp,
@@ -75,7 +77,12 @@ pub(crate) fn read_send<'p>(
         .get_mut(..len)
         .filter(|_| copied.is_ok())
         .and_then(|data| ring.read(index, SEND_HEADER, data).ok().map(|()| &*data));
-    let (op, data) = match (operation(&raw, datagram), data) {
+    let op = match u32_at(&raw, 12) {
+        opcode if datagram => datagram_operation(opcode, &raw),
+        bindings::ib_wr_opcode_IB_WR_ATOMIC_WRITE => atomic_write(&raw, ring, index),
+        opcode => operation(opcode, &raw),
+    };
+    let (op, data) = match (op, data) {
         (Some(op), Some(data)) => (op, data),
         _ => (SendOp::Malformed, &[][..]),
     };
@@ -90,30 +97,74 @@ pub(crate) fn read_send<'p>(
     )
 }
 
-fn operation(raw: &[u8; SEND_HEADER], datagram: bool) -> Option<SendOp> {
-    let imm = u32_at(raw, 20).to_ne_bytes();
+/// The request in `raw` of a QP whose SENDs name where they go.
+fn datagram_operation(opcode: u32, raw: &[u8; SEND_HEADER]) -> Option<SendOp> {
+    let imm = match opcode {
+        bindings::ib_wr_opcode_IB_WR_SEND => None,
+        bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM => Some(u32_at(raw, 20).to_ne_bytes()),
+        _ => return None,
+    };
+    Some(SendOp::Datagram {
+        dest_qpn: u32_at(raw, 24),
+        qkey: u32_at(raw, 28),
+        ah: u32_at(raw, 36).into(),
+        imm,
+    })
+}
+
+/// The request in `raw`, whose fields behind byte 24 are a union.
+fn operation(opcode: u32, raw: &[u8; SEND_HEADER]) -> Option<SendOp> {
+    let key = u32_at(raw, 20);
+    let imm = key.to_ne_bytes();
     let (va, rkey) = (u64_at(raw, 24), u32_at(raw, 32));
-    let opcode = u32_at(raw, 12);
-    if datagram {
-        let imm = match opcode {
-            bindings::ib_wr_opcode_IB_WR_SEND => None,
-            bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM => Some(imm),
-            _ => return None,
-        };
-        return Some(SendOp::Datagram {
-            dest_qpn: u32_at(raw, 24),
-            qkey: u32_at(raw, 28),
-            ah: u32_at(raw, 36).into(),
-            imm,
-        });
-    }
     Some(match opcode {
         bindings::ib_wr_opcode_IB_WR_SEND => SendOp::Send,
         bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM => SendOp::SendImm(imm),
         bindings::ib_wr_opcode_IB_WR_RDMA_WRITE => SendOp::Write { va, rkey },
         bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM => SendOp::WriteImm { va, rkey, imm },
         bindings::ib_wr_opcode_IB_WR_RDMA_READ => SendOp::Read { va, rkey },
+        bindings::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP => SendOp::CompareSwap {
+            va,
+            rkey: u32_at(raw, 48),
+            compare: u64_at(raw, 32),
+            swap: u64_at(raw, 40),
+        },
+        bindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD => SendOp::FetchAdd {
+            va,
+            rkey: u32_at(raw, 48),
+            add: u64_at(raw, 32),
+        },
+        bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV => SendOp::SendInvalidate(key),
+        bindings::ib_wr_opcode_IB_WR_FLUSH => SendOp::Flush {
+            va,
+            rkey: u32_at(raw, 36),
+            len: u32_at(raw, 32),
+            kind: Feth {
+                placement: raw[40],
+                selectivity: raw[41],
+            },
+        },
+        bindings::ib_wr_opcode_IB_WR_LOCAL_INV => SendOp::Local(LocalOp::Invalidate { key }),
+        bindings::ib_wr_opcode_IB_WR_BIND_MW => SendOp::Local(LocalOp::BindWindow {
+            window: u32_at(raw, 44),
+            key: u32_at(raw, 48),
+            mr: u32_at(raw, 40),
+            va,
+            len: u64_at(raw, 32),
+            access: u32_at(raw, 52),
+        }),
         _ => return None,
+    })
+}
+
+/// An ATOMIC WRITE, whose 8 bytes stand where others have their list.
+fn atomic_write(raw: &[u8; SEND_HEADER], ring: &Ring, index: u32) -> Option<SendOp> {
+    let mut data = [0; 8];
+    ring.read(index, SEND_HEADER, &mut data).ok()?;
+    Some(SendOp::AtomicWrite {
+        va: u64_at(raw, 24),
+        rkey: u32_at(raw, 32),
+        data,
     })
 }
 

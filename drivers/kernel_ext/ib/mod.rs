@@ -57,6 +57,8 @@ pub(crate) trait Driver: Sized + 'static {
     type Qp: Send + Sync;
     /// Memory region.
     type Mr: Send + Sync;
+    /// Memory window.
+    type Mw: Send + Sync;
 
     /// The static that holds this driver's table for the core.
     fn link_ops() -> &'static device::LinkOps;
@@ -108,6 +110,14 @@ pub(crate) trait Driver: Sized + 'static {
     fn mr_keys(mr: &Self::Mr) -> (u32, u32);
     /// After this nothing reads or writes the memory.
     fn dereg_mr(mr: ArcBorrow<'_, Self::Mr>) -> Result;
+
+    /// A new memory window of `enum ib_mw_type`, and its key.
+    fn alloc_mw(
+        pd: ArcBorrow<'_, Self::Pd>,
+        kind: bindings::ib_mw_type,
+    ) -> Result<(Arc<Self::Mw>, u32)>;
+    /// After this nobody is in the window.
+    fn dealloc_mw(mw: Arc<Self::Mw>);
 
     /// A queue for at least `entries` completions that tells `sink` of events.
     fn create_cq(

@@ -36,7 +36,12 @@ class RawMR:
 
     def close(self):
         """Deregisters it."""
-        _command(self.ctx, _DEREG_MR, "I", (self.handle,))
+        dereg(self.ctx, self)
+
+
+def dereg(ctx, mr):
+    """Deregisters a region (pyverbs MR or RawMR)."""
+    _command(ctx, _DEREG_MR, "I", (mr.handle,))
 
 
 def rereg(ctx, mr, flags, pd=None, start=0, length=0, access=0, iova=None):

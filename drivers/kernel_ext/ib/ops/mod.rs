@@ -30,7 +30,9 @@ use kernel::{
     error::to_result,
     prelude::*, //
 };
-use mr::{alloc_pd, dealloc_pd, dereg_mr, get_dma_mr, reg_user_mr, rereg_user_mr};
+use mr::{
+    alloc_mw, alloc_pd, dealloc_mw, dealloc_pd, dereg_mr, get_dma_mr, reg_user_mr, rereg_user_mr,
+};
 use port::{
     alloc_ucontext, dealloc_ucontext, get_link_layer, get_port_immutable, query_device, query_gid,
     query_pkey, query_port,
@@ -42,6 +44,7 @@ type AhSlot<D> = Slot<bindings::ib_ah, <D as Driver>::Ah>;
 type CqSlot<D> = Slot<bindings::ib_cq, <D as Driver>::Cq>;
 type QpSlot<D> = Slot<bindings::ib_qp, <D as Driver>::Qp>;
 type MrSlot<D> = Slot<bindings::ib_mr, <D as Driver>::Mr>;
+type MwSlot<D> = Slot<bindings::ib_mw, <D as Driver>::Mw>;
 type ContextSlot = bindings::ib_ucontext;
 
 fn errno(result: Result) -> c_int {
@@ -92,6 +95,8 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         rereg_user_mr: Some(rereg_user_mr::<D>),
         get_dma_mr: Some(get_dma_mr::<D>),
         dereg_mr: Some(dereg_mr::<D>),
+        alloc_mw: Some(alloc_mw::<D>),
+        dealloc_mw: Some(dealloc_mw::<D>),
         create_cq: Some(create_cq::<D>),
         destroy_cq: Some(destroy_cq::<D>),
         poll_cq: Some(poll_cq::<D>),
@@ -106,6 +111,7 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         size_ib_pd: size_of::<PdSlot<D>>(),
         size_ib_ah: size_of::<AhSlot<D>>(),
         size_ib_cq: size_of::<CqSlot<D>>(),
+        size_ib_mw: size_of::<MwSlot<D>>(),
         size_ib_qp: size_of::<QpSlot<D>>(),
         size_ib_ucontext: size_of::<ContextSlot>(),
         ..Default::default()

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Callbacks of protection domains and memory regions.
+//! Callbacks of protection domains, memory regions and windows.
 
 use super::{
     errno,
     MrSlot,
+    MwSlot,
     PdSlot, //
 };
 use crate::{
@@ -157,4 +158,25 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
             drop(KBox::from_raw(ib.cast::<MrSlot<D>>()));
         })
     })
+}
+
+pub(super) unsafe extern "C" fn alloc_mw<D: Driver>(
+    ib: *mut bindings::ib_mw,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: the core gives a fresh window of our size, of a PD of this driver.
+    errno(unsafe {
+        D::alloc_mw(PdSlot::<D>::get((*ib).pd), (*ib).type_).map(|(mw, key)| {
+            (*ib).rkey = key;
+            MwSlot::<D>::of(ib).fill(mw);
+        })
+    })
+}
+
+pub(super) unsafe extern "C" fn dealloc_mw<D: Driver>(ib: *mut bindings::ib_mw) -> c_int {
+    // SAFETY: the core destroys a window that it made, once.
+    if let Some(mw) = unsafe { MwSlot::<D>::of(ib) }.take() {
+        D::dealloc_mw(mw);
+    }
+    0
 }
