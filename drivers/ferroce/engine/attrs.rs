@@ -161,6 +161,8 @@ pub struct QpConfig {
     pub sq_sig_all: bool,
     /// Receives come from a shared receive queue, which is not flushed with the queue pair.
     pub srq: bool,
+    /// Packets of another partition are dropped (section 10.9.3).
+    pub check_pkey: bool,
     /// Most scatter/gather elements of a send work request.
     pub max_send_sge: u32,
     /// Most inline bytes of a send work request.

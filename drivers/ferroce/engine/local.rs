@@ -11,7 +11,6 @@ use super::queue::Place;
 use super::Env;
 use super::LocalOp;
 use super::Qp;
-use super::QpType;
 use super::SendOp;
 use super::Store;
 use super::WcStatus;
@@ -67,10 +66,5 @@ impl<S: Store> Qp<S> {
         while self.ring.head.wqe < self.req.started && self.local(self.ring.head.wqe).is_some() {
             self.complete_oldest(WcStatus::Success, env);
         }
-    }
-
-    /// Whether this queue pair has local operations (section 11.4.1.1, table "Operation Type Matrix").
-    pub(super) fn has_local(&self) -> bool {
-        !matches!(self.cfg.qp_type, QpType::Ud | QpType::XrcTgt)
     }
 }

@@ -34,9 +34,6 @@ use super::Transmit;
 use super::WcOpcode;
 use super::WcStatus;
 
-/// Longest message (section 9.7.7, "maximum message length").
-const MAX_MESSAGE: u32 = 1 << 31;
-
 /// A queue pair.
 pub struct Qp<S: Store> {
     pub(super) cfg: QpConfig,
@@ -177,9 +174,9 @@ impl<S: Store> Qp<S> {
         if self.sq_space() == 0 {
             return Err(PostError::Full);
         }
-        let len = self.message_len(wr, data).ok_or(PostError::Invalid)?;
+        let len = self.message_len(wr, data)?;
         let (packets, data) = match wr.op {
-            SendOp::Malformed | SendOp::Local(_) => (0, &[][..]),
+            op if op.sends_nothing() => (0, &[][..]),
             SendOp::Flush { .. } | SendOp::AtomicWrite { .. } => (1, &[][..]),
             _ => (self.attrs.path_mtu.packets(len), data),
         };
@@ -199,43 +196,60 @@ impl<S: Store> Qp<S> {
         }
     }
 
-    /// Bytes of a work request's message; `None` if this queue pair cannot do it.
-    fn message_len(&self, wr: &SendWr, data: &[u8]) -> Option<u32> {
-        let (cfg, op) = (&self.cfg, &wr.op);
+    /// Bytes of a work request's message, unless this queue pair cannot do it.
+    fn message_len(&self, wr: &SendWr, data: &[u8]) -> Result<u32, PostError> {
+        let op = &wr.op;
+        if !self.serves(op) {
+            return Err(PostError::Invalid);
+        }
+        match op {
+            SendOp::Flush { .. } => Ok(0),
+            SendOp::AtomicWrite { .. } => Ok(8),
+            op if op.sends_nothing() => Ok(0),
+            _ => self.data_len(wr, data),
+        }
+    }
+
+    /// Whether the request is one of the transport service (section 11.4.1.1), and well-formed but for its data.
+    fn serves(&self, op: &SendOp) -> bool {
         let datagram = matches!(op, SendOp::Datagram { .. });
-        let service = match cfg.qp_type {
+        let service = match self.cfg.qp_type {
             QpType::Rc | QpType::XrcIni => !datagram,
-            QpType::XrcTgt => return None,
             QpType::Uc => !datagram && !op.fetches() && !matches!(op, SendOp::SendInvalidate(_)),
-            QpType::Ud => datagram,
+            QpType::Ud => datagram || op.sends_nothing() && !matches!(op, SendOp::Local(_)),
+            QpType::XrcTgt => false,
         };
-        match op {
-            SendOp::Malformed => return Some(0),
-            SendOp::Local(_) => return self.has_local().then_some(0),
-            _ => (),
+        let aligned = match op {
+            SendOp::CompareSwap { va, .. }
+            | SendOp::FetchAdd { va, .. }
+            | SendOp::AtomicWrite { va, .. } => va & 7 == 0,
+            SendOp::Flush { kind, .. } => kind.is_valid(),
+            _ => true,
+        };
+        service && aligned && (!op.fetches() || self.attrs.max_rd_atomic > 0)
+    }
+
+    /// Bytes of the data that goes with a work request.
+    fn data_len(&self, wr: &SendWr, data: &[u8]) -> Result<u32, PostError> {
+        let most = match wr.flags.inline {
+            true => self.cfg.max_inline as usize,
+            false => self.cfg.max_send_sge as usize * sgl::Sge::SIZE,
+        };
+        if data.len() > most || wr.flags.inline && wr.op.fetches() {
+            return Err(PostError::Invalid);
         }
-        let allowed = service && (!op.fetches() || self.attrs.max_rd_atomic > 0);
-        match op {
-            SendOp::Flush { kind, .. } => return (allowed && kind.is_valid()).then_some(0),
-            SendOp::AtomicWrite { va, .. } => return (allowed && va & 7 == 0).then_some(8),
-            _ => (),
+        let len = match wr.flags.inline {
+            true => data.len() as u32,
+            false => sgl::total(data).ok_or(PostError::TooLong)?,
+        };
+        let datagram = matches!(wr.op, SendOp::Datagram { .. });
+        if datagram && len > self.attrs.path_mtu.bytes() {
+            return Err(PostError::TooLong);
         }
-        let len = if wr.flags.inline {
-            let fits = data.len() <= cfg.max_inline as usize && !op.fetches();
-            fits.then_some(data.len() as u32)?
-        } else {
-            let fits = data.len() <= cfg.max_send_sge as usize * sgl::Sge::SIZE;
-            fits.then(|| sgl::total(data))??
-        };
-        let most = match op {
-            SendOp::Datagram { .. } => self.attrs.path_mtu.bytes(),
-            _ => MAX_MESSAGE,
-        };
-        let room = match op {
-            SendOp::CompareSwap { va, .. } | SendOp::FetchAdd { va, .. } => len == 8 && va & 7 == 0,
-            _ => len <= most,
-        };
-        (room && allowed).then_some(len)
+        if wr.op.is_atomic() && len != 8 {
+            return Err(PostError::Invalid);
+        }
+        Ok(len)
     }
 
     /// Takes one packet that has passed its ICRC and is addressed to this queue pair.
@@ -323,7 +337,7 @@ impl<S: Store> Qp<S> {
             (self.state.receives(), Count::WrongState),
             (wanted && service, Count::WrongService),
             (
-                (pkt.bth.pkey ^ self.attrs.pkey) & 0x7fff == 0,
+                !self.cfg.check_pkey || pkey_matches(pkt.bth.pkey, self.attrs.pkey),
                 Count::WrongPkey,
             ),
         ];
@@ -366,6 +380,11 @@ impl<S: Store> Qp<S> {
             env.complete_send(self.send_completion(&wqe, status));
         }
     }
+}
+
+/// Whether two partition keys let their holders talk: the same partition, and not both limited members (section 10.9.3).
+fn pkey_matches(a: u16, b: u16) -> bool {
+    (a ^ b) & 0x7fff == 0 && (a | b) & 0x8000 != 0
 }
 
 fn initial_attrs(qp_type: QpType) -> QpAttrs {

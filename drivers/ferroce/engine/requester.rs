@@ -260,8 +260,10 @@ impl<S: Store> Qp<S> {
 
     /// Whether a work request can start.
     fn check_request(&self, at: Place, wqe: &SendWqe, env: &impl Env) -> Result<(), WcStatus> {
-        if matches!(wqe.op, SendOp::Malformed) {
-            return Err(WcStatus::LocQpOpErr);
+        match wqe.op {
+            SendOp::Malformed => return Err(WcStatus::LocQpOpErr),
+            SendOp::TooLong => return Err(WcStatus::LocLenErr),
+            _ => (),
         }
         if let Some((_, status)) = self.req.broken.filter(|(broken, _)| *broken == at.wqe) {
             return Err(status);

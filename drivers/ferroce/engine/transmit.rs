@@ -22,6 +22,9 @@ use super::Qp;
 use super::SendOp;
 use super::Store;
 
+/// Bit of a queue key that only the queue pair's own may have (section 10.2.5).
+const CONTROLLED_QKEY: u32 = 1 << 31;
+
 /// Where a run's packets come from.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Source {
@@ -194,7 +197,11 @@ impl<S: Store> Qp<S> {
         };
         out.put(&bth.encode())?;
         write_xrceth(wqe.srq, &mut out)?;
-        write_extensions(wqe.len, &wqe.op, shape.op, self.cfg.qpn, &mut out)?;
+        let deth = Deth {
+            qkey: self.attrs.qkey,
+            src_qpn: self.cfg.qpn,
+        };
+        write_extensions(wqe.len, &wqe.op, shape.op, deth, &mut out)?;
         let data = self.wqe_data(t.wqe);
         let offset = wqe.offset(k, mtu);
         let payload = out.room(shape.payload as usize)?;
@@ -293,17 +300,19 @@ fn write_xrceth(srq: Option<u32>, out: &mut Writer<'_>) -> Result<(), MemError> 
     srq.map_or(Ok(()), |srq| out.put(&(srq & 0x00ff_ffff).to_be_bytes()))
 }
 
-/// Writes the headers that the packet's operation has after the BTH.
+/// Writes the headers that the packet's operation has after the BTH; `own` has what the queue pair says in a datagram.
 fn write_extensions(
     len: u32,
     request: &SendOp,
     op: Operation,
-    qpn: u32,
+    own: Deth,
     out: &mut Writer<'_>,
 ) -> Result<(), MemError> {
     match *request {
         SendOp::Datagram { qkey, imm, .. } => {
-            out.put(&Deth { qkey, src_qpn: qpn }.encode())?;
+            let controlled = qkey & CONTROLLED_QKEY != 0;
+            let qkey = if controlled { own.qkey } else { qkey };
+            out.put(&Deth { qkey, ..own }.encode())?;
             imm.map_or(Ok(()), |imm| out.put(&imm))
         }
         SendOp::Write { va, rkey } if op.has_reth() => out.put(&Reth { va, rkey, len }.encode()),

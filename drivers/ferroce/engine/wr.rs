@@ -73,7 +73,7 @@ pub enum SendOp {
     Datagram {
         /// Number of the peer's queue pair.
         dest_qpn: u32,
-        /// Queue key to send.
+        /// Queue key to send; with the high bit set the queue pair's own is sent (section 10.2.5).
         qkey: u32,
         /// The caller's name for the address handle, given back by [`super::Transmit::ah`].
         ah: u64,
@@ -104,6 +104,8 @@ pub enum SendOp {
     Local(LocalOp),
     /// A request that the caller found malformed: completes with [`WcStatus::LocQpOpErr`] when its turn comes.
     Malformed,
+    /// A request that was [`PostError::TooLong`]: completes with [`WcStatus::LocLenErr`] when its turn comes.
+    TooLong,
 }
 
 /// What a work request does on this side; the engine gives it its turn, [`super::Env::local`] does it.
@@ -167,6 +169,11 @@ impl SendOp {
         matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. })
     }
 
+    /// Takes a turn in the queue but no packet.
+    pub(super) fn sends_nothing(&self) -> bool {
+        matches!(self, Self::Malformed | Self::TooLong | Self::Local(_))
+    }
+
     /// FLUSH or ATOMIC WRITE: answered by an empty READ response.
     pub(super) fn is_placement(&self) -> bool {
         matches!(self, Self::Flush { .. } | Self::AtomicWrite { .. })
@@ -211,6 +218,8 @@ pub enum PostError {
     Full,
     /// Opcode, lengths or counts that this queue pair cannot do.
     Invalid,
+    /// A longer message than 2^31 bytes, or than the path MTU for a datagram.
+    TooLong,
 }
 
 /// Status of a completion; values of `enum ib_wc_status` (section 11.6.2).

@@ -34,9 +34,6 @@ use kernel::sync::{
     ArcBorrow, //
 };
 
-/// A Q_Key with this bit stands for the QP's own.
-const CONTROLLED_QKEY: u32 = 1 << 31;
-
 /// The kernel's side of one run of the engine.
 pub(super) struct Env<'a> {
     pub(super) qp: &'a Qp,
@@ -54,13 +51,15 @@ impl Env<'_> {
             let datagram = self.qp.caps.kind.is_datagram();
             let next = self.side.sq_next;
             let (mut wr, data) = wqe::read_send(&self.qp.sq, next, datagram, &mut payload);
-            self.address(engine, &mut wr.op);
+            self.address(&mut wr.op);
             self.side.sq_next = self.qp.sq.next(self.side.sq_next);
-            if engine.post_send(&wr, data) == Err(PostError::Invalid) {
-                wr.op = SendOp::Malformed;
-                // There is room, so this cannot fail.
-                let _ = engine.post_send(&wr, &[]);
-            }
+            wr.op = match engine.post_send(&wr, data) {
+                Err(PostError::Invalid) => SendOp::Malformed,
+                Err(PostError::TooLong) => SendOp::TooLong,
+                _ => continue,
+            };
+            // There is room, so this cannot fail.
+            let _ = engine.post_send(&wr, &[]);
         }
     }
 
@@ -71,13 +70,9 @@ impl Env<'_> {
         engine.config().qp_type == QpType::Ud || path.is_none_or(|path| path.is_answered_by(ip))
     }
 
-    /// Settles what a datagram's request leaves to the QP: its Q_Key if the request's has the
-    /// top bit (IBTA 10.2.5), and whether the address handle may be used.
-    fn address(&self, engine: &Engine, op: &mut SendOp) {
-        if let SendOp::Datagram { qkey, ah, .. } = op {
-            if *qkey & CONTROLLED_QKEY != 0 {
-                *qkey = engine.query().qkey;
-            }
+    /// Refuses a datagram whose address handle may not be used.
+    fn address(&self, op: &mut SendOp) {
+        if let SendOp::Datagram { ah, .. } = op {
             if self.ah(*ah).is_none() {
                 *op = SendOp::Malformed;
             }

@@ -282,6 +282,7 @@ impl Qp {
             qp_type: caps.kind.service(),
             sq_sig_all: caps.signal_all,
             srq: false,
+            check_pkey: true,
             max_send_sge: caps.send_sge,
             max_inline: caps.inline,
             sq_stride: stride as u32,

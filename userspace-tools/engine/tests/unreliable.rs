@@ -105,7 +105,7 @@ fn datagram_is_no_longer_than_the_mtu() {
     let [a, _] = &mut pair.ends;
     let long = [Endpoint::sge(0, 1025)];
     let posted = a.send(1, datagram(0x11, None), &long);
-    assert_eq!(posted, Err(PostError::Invalid));
+    assert_eq!(posted, Err(PostError::TooLong));
     let posted = a.send(1, SendOp::Send, &long[..0]);
     assert_eq!(posted, Err(PostError::Invalid));
 }

@@ -286,6 +286,7 @@ fn attributes_by_side() {
             qp_type,
             sq_sig_all: false,
             srq: false,
+            check_pkey: true,
             max_send_sge: 1,
             max_inline: 0,
             sq_stride: 16,

@@ -15,7 +15,7 @@ use super::Service;
 /// Why bytes are not a packet; such packets are dropped (section 9.6).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// Shorter than its headers and pad.
+    /// Shorter than its headers and pad, or not of whole 32-bit words (section 9.2.4).
     Short,
     /// Unknown header version.
     Version,
@@ -60,6 +60,9 @@ impl<'a> Packet<'a> {
     /// Checks the bytes from BTH to pad, without ICRC.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (head, mut rest) = bytes.split_first_chunk().ok_or(ParseError::Short)?;
+        if bytes.len() % 4 != 0 {
+            return Err(ParseError::Short);
+        }
         let bth = Bth::decode(head).ok_or(ParseError::Version)?;
         let opcode = Opcode::from_byte(bth.opcode).ok_or(ParseError::Opcode)?;
         let mut packet = Self {

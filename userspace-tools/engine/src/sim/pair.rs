@@ -36,6 +36,8 @@ pub struct Setup {
     pub sq: usize,
     /// Receives come from a shared queue.
     pub srq: bool,
+    /// Packets of another partition are dropped.
+    pub check_pkey: bool,
     /// First PSN of each side.
     pub psn: [u32; 2],
     /// Local ACK timeout.
@@ -64,6 +66,7 @@ impl Default for Setup {
             window: QpConfig::WINDOW,
             sq: 128,
             srq: false,
+            check_pkey: true,
             psn: [0x00ff_fffa, 0x0012_3456],
             timeout: 8,
             retry_cnt: 7,
@@ -122,6 +125,7 @@ fn endpoint(setup: &Setup, side: usize) -> Endpoint {
         },
         sq_sig_all: false,
         srq: setup.srq,
+        check_pkey: setup.check_pkey,
         max_send_sge: SGES,
         max_inline: 128,
         sq_stride: 128,
