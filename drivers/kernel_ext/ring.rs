@@ -112,7 +112,30 @@ impl Ring {
 
     /// How many elements are in it, as both sides' indices say.
     pub(crate) fn len(&self) -> u32 {
-        self.producer().wrapping_sub(self.consumer()) & self.mask
+        self.distance(self.consumer(), self.producer())
+    }
+
+    /// How many elements there are from `from` to `to`.
+    pub(crate) fn distance(&self, from: u32, to: u32) -> u32 {
+        to.wrapping_sub(from) & self.mask
+    }
+
+    /// Copies `count` elements of `old`, from `first` on, to the start of this ring, which is
+    /// new, and shows them. `EINVAL` if they do not fit, or elements differ in size.
+    pub(crate) fn take_over(&self, old: &Self, first: u32, count: u32) -> Result {
+        if count > self.capacity() || self.elem_shift != old.elem_shift {
+            return Err(EINVAL);
+        }
+        for i in 0..count {
+            let size = self.elem_size();
+            let from = old.at(first.wrapping_add(i), 0, size).ok_or(EINVAL)?;
+            let to = self.at(i, 0, size).ok_or(EINVAL)?;
+            // SAFETY: `at` checked both ranges, which are of different mappings. The user may
+            // write meanwhile; these are plain bytes.
+            unsafe { core::ptr::copy_nonoverlapping(from, to, size) };
+        }
+        self.set_producer(count);
+        Ok(())
     }
 
     /// The index after `index`.

@@ -26,9 +26,12 @@ use crate::{
     },
     verbs::{
         cq,
+        create::{
+            Kind,
+            QpInit, //
+        },
         device::limits,
         qp,
-        qp::QpInit,
         Cq,
         Device,
         Mr,
@@ -151,7 +154,7 @@ pub(super) fn create_qp(context: &Context, arg: Argument) -> Result {
         return Err(EINVAL);
     }
     let init = QpInit {
-        kind: qp::Kind::Rc,
+        kind: Kind::Rc,
         send_wr: answer.max_send_wr,
         recv_wr: answer.max_recv_wr,
         send_sge: answer.max_send_sge,
@@ -164,7 +167,7 @@ pub(super) fn create_qp(context: &Context, arg: Argument) -> Result {
         let pd = objects.pds.get(answer.pd)?.object.clone();
         let send_cq = objects.cqs.get(answer.send_cq)?.object.cq.clone();
         let recv_cq = objects.cqs.get(answer.recv_cq)?.object.cq.clone();
-        let qp = Qp::new(&pd, send_cq, recv_cq, init, qp::Sink::Nobody)?;
+        let qp = Qp::new(&pd, send_cq, recv_cq, None, init, qp::Sink::Nobody)?;
         let handle = match objects.qps.reserve() {
             Ok(handle) => handle,
             Err(e) => {
@@ -209,7 +212,7 @@ fn enter_qp(
     answer.max_inline_data = qp.caps.inline;
     let (sq, rq) = qp.rings();
     answer.sq = context.offer(RingKind::Sq, handle, sq)?;
-    answer.rq = context.offer(RingKind::Rq, handle, rq)?;
+    answer.rq = context.offer(RingKind::Rq, handle, rq.ok_or(EINVAL)?)?;
     Ok(())
 }
 

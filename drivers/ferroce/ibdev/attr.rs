@@ -10,13 +10,14 @@ use crate::{
         QpState, //
     },
     verbs::{
-        device::limits,
-        qp::{
+        create::{
             Kind,
             QpInit, //
         },
+        device::limits,
         Device,
-        Qp, //
+        Qp,
+        Srq, //
     },
 };
 use kernel::prelude::*;
@@ -30,6 +31,7 @@ pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
     attr.device_cap_flags = (bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN
         | bindings::ib_device_cap_flags_IB_DEVICE_CURR_QP_STATE_MOD
         | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID
+        | bindings::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE
         | bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW
         | bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B
         | bindings::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL
@@ -40,6 +42,9 @@ pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
     attr.max_send_sge = limits::SGE;
     attr.max_recv_sge = limits::SGE;
     attr.max_sge_rd = limits::SGE;
+    attr.max_srq = limits::SRQ.end - limits::SRQ.start;
+    attr.max_srq_wr = limits::QP_WR;
+    attr.max_srq_sge = limits::SGE;
     attr.max_cq = 1 << 20;
     attr.max_cqe = limits::CQE;
     attr.max_mr = limits::MR.end - limits::MR.start;
@@ -129,6 +134,14 @@ pub(super) fn modify(attr: &bindings::ib_qp_attr, mask: u32) -> Result<ModifyAtt
             .then_some(attr.max_dest_rd_atomic),
         sqd_event: has(ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY) && attr.en_sqd_async_notify != 0,
     })
+}
+
+/// A shared receive queue's attributes as they are now.
+pub(super) fn srq(srq: &Srq, attr: &mut bindings::ib_srq_attr) {
+    let now = srq.query();
+    attr.max_wr = now.max_wr;
+    attr.max_sge = now.max_sge;
+    attr.srq_limit = now.limit;
 }
 
 /// A QP's attributes as they are now.

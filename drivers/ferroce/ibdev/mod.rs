@@ -24,7 +24,8 @@ use crate::{
             CqSink,
             MrChange,
             MrRange,
-            QpSink, //
+            QpSink,
+            SrqSink, //
         },
         kmem::DirectMap,
         netdev::NetDevice,
@@ -34,18 +35,17 @@ use crate::{
     verbs::{
         counters,
         cq,
+        create::QpInit,
         device::limits,
-        qp::{
-            self,
-            QpInit, //
-        },
+        qp,
         Ah,
         Cq,
         Device,
         Mr,
         Mw,
         Pd,
-        Qp, //
+        Qp,
+        Srq, //
     },
 };
 use kernel::{
@@ -72,6 +72,7 @@ impl ib::Driver for Door {
     type Pd = Pd;
     type Ah = Ah;
     type Cq = Cq;
+    type Srq = Srq;
     type Qp = Qp;
     type Mr = Mr;
     type Mw = Mw;
@@ -177,11 +178,46 @@ impl ib::Driver for Door {
         cq.close();
     }
 
+    fn create_srq(
+        pd: ArcBorrow<'_, Pd>,
+        attr: &mut bindings::ib_srq_attr,
+        sink: SrqSink,
+    ) -> Result<Arc<Srq>> {
+        let srq = Srq::new(&pd, attr.max_wr, attr.max_sge, sink)?;
+        attr::srq(&srq, attr);
+        Ok(srq)
+    }
+
+    fn srq_parts(srq: &Srq) -> (u32, Arc<Ring>) {
+        (srq.number, srq.ring())
+    }
+
+    fn larger_srq(srq: &Srq, max_wr: u32) -> Result<Arc<Ring>> {
+        srq.larger(max_wr)
+    }
+
+    fn modify_srq(srq: &Srq, ring: Option<Arc<Ring>>, limit: Option<u32>) -> Result {
+        srq.modify(ring, limit)
+    }
+
+    fn query_srq(srq: &Srq, attr: &mut bindings::ib_srq_attr) {
+        attr::srq(srq, attr);
+    }
+
+    fn post_srq_recv(srq: &Srq, wrs: &mut RecvWrs<'_>) -> Result {
+        srq.post_recv(wrs)
+    }
+
+    fn destroy_srq(srq: Arc<Srq>) {
+        srq.destroy();
+    }
+
     fn create_qp(
         _dev: ArcBorrow<'_, Device>,
         pd: ArcBorrow<'_, Pd>,
         send_cq: ArcBorrow<'_, Cq>,
         recv_cq: ArcBorrow<'_, Cq>,
+        srq: Option<ArcBorrow<'_, Srq>>,
         init: &mut bindings::ib_qp_init_attr,
         kernel: bool,
         sink: QpSink,
@@ -200,6 +236,7 @@ impl ib::Driver for Door {
             &pd,
             send_cq.into(),
             recv_cq.into(),
+            srq.map(Into::into),
             wanted,
             qp::Sink::Ib(sink),
         )?;
@@ -207,7 +244,7 @@ impl ib::Driver for Door {
         Ok(qp)
     }
 
-    fn qp_parts(qp: &Qp) -> (u32, &Arc<Ring>, &Arc<Ring>) {
+    fn qp_parts(qp: &Qp) -> (u32, &Arc<Ring>, Option<&Arc<Ring>>) {
         let (sq, rq) = qp.rings();
         (qp.qpn, sq, rq)
     }

@@ -7,7 +7,8 @@ use super::{
     Ah,
     Mr,
     Mw,
-    Qp, //
+    Qp,
+    Srq, //
 };
 use crate::{
     kernel_ext::{
@@ -43,9 +44,9 @@ use kernel::{
 /// What a device offers, in the terms of `struct ib_device_attr`.
 pub(crate) mod limits {
     /// Work requests in a queue.
-    pub(crate) const QP_WR: u32 = 1 << 14;
+    pub(crate) const QP_WR: u32 = (1 << 15) - 1;
     /// Scatter/gather entries of a work request.
-    pub(crate) const SGE: u32 = 32;
+    pub(crate) const SGE: u32 = 64;
     /// Bytes of a work request that carries its data.
     pub(crate) const INLINE: u32 = SGE * 16;
     /// Completions in a queue.
@@ -56,6 +57,8 @@ pub(crate) mod limits {
     pub(crate) const QPN: core::ops::Range<u32> = 16..1 << 20;
     /// Numbers of address handles; 0 is for none.
     pub(crate) const AH: core::ops::Range<u32> = 1..1 << 24;
+    /// Shared receive queues.
+    pub(crate) const SRQ: core::ops::Range<u32> = 1..1 << 20;
     /// Memory regions, by the index of their keys.
     pub(crate) const MR: core::ops::Range<u32> = 1..1 << 22;
     /// Memory windows, in the same space.
@@ -97,6 +100,9 @@ pub(crate) struct Device {
     pub(crate) mrs: RcuTable<Mr>,
     /// By number.
     #[pin]
+    pub(super) srqs: RcuTable<Srq>,
+    /// By number.
+    #[pin]
     pub(super) ahs: RcuTable<Ah>,
     /// The same for windows, whose indices are others.
     #[pin]
@@ -117,6 +123,8 @@ pub(crate) struct Device {
 pub(crate) struct Cursors {
     /// QP number.
     pub(crate) qpn: u32,
+    /// Number of a shared receive queue.
+    pub(crate) srq: u32,
     /// Index of a memory key.
     pub(crate) mr: u32,
     /// Index of a window's key.
@@ -139,6 +147,7 @@ impl Device {
                 counters,
                 qps <- RcuTable::new(),
                 mrs <- RcuTable::new(),
+                srqs <- RcuTable::new(),
                 ahs <- RcuTable::new(),
                 mws <- RcuTable::new(),
                 next <- new_mutex!(Cursors::default()),

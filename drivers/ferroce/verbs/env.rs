@@ -137,6 +137,13 @@ impl<'a> engine::Env for Env<'a> {
     }
 
     fn next_recv(&mut self, sges: &mut [u8]) -> Option<RecvWr> {
+        if let Some(srq) = &self.qp.srq {
+            let (wr, limit) = srq.take(sges, true)?;
+            if limit {
+                self.side.due.srq = Some(srq.clone());
+            }
+            return Some(wr);
+        }
         let ring = &self.qp.rq;
         let index = self.side.rq_next;
         if index == ring.producer() {

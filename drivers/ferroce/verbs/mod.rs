@@ -11,6 +11,7 @@
 pub(crate) mod ah;
 pub(crate) mod counters;
 pub(crate) mod cq;
+pub(crate) mod create;
 pub(crate) mod device;
 mod env;
 mod memory;
@@ -19,6 +20,7 @@ pub(crate) mod mw;
 mod post;
 pub(crate) mod qp;
 mod rx;
+mod srq;
 mod transmit;
 pub(crate) mod wqe;
 
@@ -31,5 +33,6 @@ pub(crate) use self::{
     },
     mr::Mr,
     mw::Mw,
-    qp::Qp, //
+    qp::Qp,
+    srq::Srq, //
 };

@@ -9,6 +9,7 @@
 
 use super::{
     qp::Qp,
+    srq::Srq,
     wqe, //
 };
 use crate::{
@@ -123,9 +124,12 @@ impl Qp {
 
     /// Takes receive requests of a kernel user, up to the first that fails.
     ///
-    /// Fails with `EINVAL` for a request that does not fit the QP, `ENOMEM` if the queue is
-    /// full.
+    /// Fails with `EINVAL` for a request that does not fit the QP or a QP that takes them from
+    /// an SRQ, `ENOMEM` if the queue is full.
     pub(crate) fn post_recv(&self, wrs: &mut RecvWrs<'_>) -> Result {
+        if self.srq.is_some() {
+            return Err(EINVAL);
+        }
         let result = self.fill_recvs(wrs);
         // Either this sees the error, or who flushes after it sees the requests.
         fence(Ordering::SeqCst);
@@ -201,6 +205,21 @@ impl Qp {
         if !self.inner.lock().side.due.is_empty() {
             self.later.schedule();
         }
+    }
+}
+
+impl Srq {
+    /// Takes receive requests of a kernel user, up to the first that fails.
+    ///
+    /// Fails as [`Qp::post_recv`] does.
+    pub(crate) fn post_recv(&self, wrs: &mut RecvWrs<'_>) -> Result {
+        let state = self.state.lock();
+        while let Some(wr) = wrs.peek() {
+            has_room(&state.ring)?;
+            write_recv(&state.ring, self.max_sge, &wr)?;
+            wrs.advance();
+        }
+        Ok(())
     }
 }
 

@@ -8,12 +8,17 @@
 
 use super::{
     cq::Cq,
+    create::{
+        Kind,
+        QpInit,
+        Queues, //
+    },
     device::limits,
     env::Env,
     memory::PdMemory,
-    wqe,
     Device,
-    Pd, //
+    Pd,
+    Srq, //
 };
 use crate::{
     engine::{
@@ -22,10 +27,7 @@ use crate::{
         ModifyAttrs,
         Mtu,
         QpAttrs,
-        QpConfig,
-        QpState,
-        QpStorage,
-        QpType, //
+        QpState, //
     },
     kernel_ext::{
         bh_work::BhWork,
@@ -78,54 +80,6 @@ impl engine::Store for Store {
     type Acks = KVVec<engine::ReadReplay>;
 }
 
-/// Service type of a QP.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Reliable connection.
-    Rc,
-    /// Unreliable connection.
-    Uc,
-    /// Unreliable datagram.
-    Ud,
-    /// The general services' QP: a datagram QP with the number 1.
-    Gsi,
-}
-
-impl Kind {
-    fn service(self) -> QpType {
-        match self {
-            Self::Rc => QpType::Rc,
-            Self::Uc => QpType::Uc,
-            Self::Ud | Self::Gsi => QpType::Ud,
-        }
-    }
-
-    /// Whether each request names where it goes.
-    pub(super) fn is_datagram(self) -> bool {
-        self.service() == QpType::Ud
-    }
-}
-
-/// What a QP is created with.
-pub(crate) struct QpInit {
-    /// Service type.
-    pub(crate) kind: Kind,
-    /// Work requests in the send queue.
-    pub(crate) send_wr: u32,
-    /// Work requests in the receive queue.
-    pub(crate) recv_wr: u32,
-    /// Scatter/gather entries of a send.
-    pub(crate) send_sge: u32,
-    /// Scatter/gather entries of a receive.
-    pub(crate) recv_sge: u32,
-    /// Bytes of inline data.
-    pub(crate) inline: u32,
-    /// Whether every send completes, signaled or not.
-    pub(crate) signal_all: bool,
-    /// Its user is the kernel, which posts by [`Qp::post_send`] and [`Qp::post_recv`].
-    pub(crate) kernel: bool,
-}
-
 /// Who is told of asynchronous events.
 pub(crate) enum Sink {
     /// The `ib_qp` of the verbs door.
@@ -141,11 +95,13 @@ pub(super) struct Due {
     pub(super) recv: bool,
     /// Bit per `enum ib_event_type`.
     pub(super) events: u32,
+    /// Its limit was reached.
+    pub(super) srq: Option<Arc<Srq>>,
 }
 
 impl Due {
     pub(super) fn is_empty(&self) -> bool {
-        !self.send && !self.recv && self.events == 0
+        !self.send && !self.recv && self.events == 0 && self.srq.is_none()
     }
 }
 
@@ -188,6 +144,8 @@ pub(crate) struct Qp {
     pub(super) recv_cq: Arc<Cq>,
     pub(super) sq: Arc<Ring>,
     pub(super) rq: Arc<Ring>,
+    /// Where receives come from instead of `rq`.
+    pub(super) srq: Option<Arc<Srq>>,
     /// What it got of what was asked for.
     pub(crate) caps: QpInit,
     /// The core's name for it.
@@ -211,60 +169,23 @@ pub(crate) struct Qp {
     pub(super) timer: Timer<Qp>,
 }
 
-fn filled<T: Clone>(value: T, len: usize) -> Result<KVVec<T>> {
-    Ok(KVVec::from_elem(value, len, GFP_KERNEL)?)
-}
-
 impl Qp {
-    /// A new QP, in state Reset.
+    /// A new QP, in state Reset. Receives come from `srq`, or from a queue of its own.
     ///
-    /// Fails with `EINVAL` for sizes beyond the device's limits, `EBUSY` for a second GSI QP,
-    /// or `ENOMEM`.
+    /// Fails with `EINVAL` for sizes beyond the device's limits or an SRQ of another PD,
+    /// `EBUSY` for a second GSI QP, or `ENOMEM`.
     pub(crate) fn new(
         pd: &Pd,
         send_cq: Arc<Cq>,
         recv_cq: Arc<Cq>,
+        srq: Option<Arc<Srq>>,
         init: QpInit,
         sink: Sink,
     ) -> Result<Arc<Self>> {
-        let sges = init.send_sge.max(init.recv_sge);
-        let wrs = init.send_wr.max(init.recv_wr);
-        if wrs > limits::QP_WR || sges > limits::SGE || init.inline > limits::INLINE {
+        if srq.as_ref().is_some_and(|srq| srq.pd != pd.id) {
             return Err(EINVAL);
         }
-        let stride = (init.send_sge as usize * wqe::SGE)
-            .max(init.inline as usize)
-            .max(wqe::SGE);
-        let recv_list = init.recv_sge.max(1) as usize * wqe::SGE;
-        let sq = Arc::new(
-            Ring::new(init.send_wr.max(1), wqe::SEND_HEADER + stride)?,
-            GFP_KERNEL,
-        )?;
-        let rq = Arc::new(
-            Ring::new(init.recv_wr.max(1), wqe::RECV_HEADER + recv_list)?,
-            GFP_KERNEL,
-        )?;
-        let slots = sq.capacity() as usize;
-        let replays = match init.kind {
-            Kind::Rc => limits::RD_ATOMIC.into(),
-            Kind::Uc | Kind::Ud | Kind::Gsi => 0,
-        };
-        let storage = QpStorage {
-            sq: filled(engine::SendWqe::default(), slots)?,
-            sq_data: filled(0, slots * stride)?,
-            rq_sges: filled(0, recv_list)?,
-            replay: filled(engine::ReadReplay::default(), replays)?,
-        };
-        let caps = QpInit {
-            kind: init.kind,
-            send_wr: sq.capacity(),
-            recv_wr: rq.capacity(),
-            send_sge: (stride / wqe::SGE) as u32,
-            recv_sge: init.recv_sge.max(1),
-            inline: stride as u32,
-            signal_all: init.signal_all,
-            kernel: init.kernel,
-        };
+        let queues = Queues::new(&init, srq.as_deref())?;
         let handle = match &sink {
             Sink::Ib(sink) => Some(sink.handle()),
             Sink::Nobody => None,
@@ -277,22 +198,11 @@ impl Qp {
             _ => dev.qps.reserve(limits::QPN, &mut next.qpn)?,
         };
         drop(next);
-        let config = QpConfig {
-            qpn,
-            qp_type: caps.kind.service(),
-            sq_sig_all: caps.signal_all,
-            srq: false,
-            check_pkey: true,
-            max_send_sge: caps.send_sge,
-            max_inline: caps.inline,
-            sq_stride: stride as u32,
-            window: QpConfig::WINDOW,
-        };
-        let engine = Engine::new(config, storage);
         let inner = Inner {
-            engine,
+            engine: Engine::new(queues.config(qpn, srq.is_some()), queues.storage),
             side: Side::default(),
         };
+        let (sq, rq, caps) = (queues.sq, queues.rq, queues.caps);
         let qp = Arc::pin_init(
             pin_init!(Self {
                 qpn,
@@ -302,6 +212,7 @@ impl Qp {
                 recv_cq,
                 sq,
                 rq,
+                srq,
                 caps,
                 handle,
                 phase: AtomicU32::new(QpState::Reset as u32),
@@ -322,9 +233,9 @@ impl Qp {
         Ok(qp)
     }
 
-    /// The rings of the send and of the receive queue.
-    pub(crate) fn rings(&self) -> (&Arc<Ring>, &Arc<Ring>) {
-        (&self.sq, &self.rq)
+    /// The rings of the send queue, and of the receive queue if it has one.
+    pub(crate) fn rings(&self) -> (&Arc<Ring>, Option<&Arc<Ring>>) {
+        (&self.sq, self.srq.is_none().then_some(&self.rq))
     }
 
     /// The core's name for it, unless it is the character device's.
@@ -474,6 +385,9 @@ impl Qp {
         }
         if due.recv {
             self.recv_cq.notify();
+        }
+        if let Some(srq) = due.srq {
+            srq.tell();
         }
         let mut events = due.events;
         while events != 0 {

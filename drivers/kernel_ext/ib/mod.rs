@@ -53,6 +53,8 @@ pub(crate) trait Driver: Sized + 'static {
     type Ah: Send + Sync;
     /// Completion queue.
     type Cq: Send + Sync;
+    /// Shared receive queue.
+    type Srq: Send + Sync;
     /// Queue pair.
     type Qp: Send + Sync;
     /// Memory region.
@@ -134,6 +136,25 @@ pub(crate) trait Driver: Sized + 'static {
     /// Nothing reaches the sink after this.
     fn destroy_cq(cq: Arc<Self::Cq>);
 
+    /// A new shared receive queue; `attr` is set to what it got.
+    fn create_srq(
+        pd: ArcBorrow<'_, Self::Pd>,
+        attr: &mut bindings::ib_srq_attr,
+        sink: SrqSink,
+    ) -> Result<Arc<Self::Srq>>;
+    /// SRQ number, and the ring that user space maps.
+    fn srq_parts(srq: &Self::Srq) -> (u32, Arc<Ring>);
+    /// A ring of another size for [`Self::modify_srq`].
+    fn larger_srq(srq: &Self::Srq, max_wr: u32) -> Result<Arc<Ring>>;
+    /// Moves what is in the queue into another ring, and arms its limit, each if asked for.
+    fn modify_srq(srq: &Self::Srq, ring: Option<Arc<Ring>>, limit: Option<u32>) -> Result;
+    /// Reads attributes.
+    fn query_srq(srq: &Self::Srq, attr: &mut bindings::ib_srq_attr);
+    /// Takes receive requests of a kernel user, up to the first that fails. Any context.
+    fn post_srq_recv(srq: &Self::Srq, wrs: &mut wr::RecvWrs<'_>) -> Result;
+    /// Nothing reaches the sink after this.
+    fn destroy_srq(srq: Arc<Self::Srq>);
+
     /// A new queue pair, whose work requests come from a process through its rings or from a
     /// `kernel` user through the `post_` methods; `init.cap` is set to what it got.
     fn create_qp(
@@ -141,12 +162,13 @@ pub(crate) trait Driver: Sized + 'static {
         pd: ArcBorrow<'_, Self::Pd>,
         send_cq: ArcBorrow<'_, Self::Cq>,
         recv_cq: ArcBorrow<'_, Self::Cq>,
+        srq: Option<ArcBorrow<'_, Self::Srq>>,
         init: &mut bindings::ib_qp_init_attr,
         kernel: bool,
         sink: QpSink,
     ) -> Result<Arc<Self::Qp>>;
-    /// QP number and the rings of the send and the receive queue.
-    fn qp_parts(qp: &Self::Qp) -> (u32, &Arc<Ring>, &Arc<Ring>);
+    /// QP number and the rings of the send queue and, if it has one, of the receive queue.
+    fn qp_parts(qp: &Self::Qp) -> (u32, &Arc<Ring>, Option<&Arc<Ring>>);
     /// Changes attributes; `mask` is of `enum ib_qp_attr_mask` and was checked by the core.
     fn modify_qp(qp: ArcBorrow<'_, Self::Qp>, attr: &bindings::ib_qp_attr, mask: u32) -> Result;
     /// Reads attributes.
@@ -221,6 +243,32 @@ impl CqSink {
         unsafe {
             if let Some(handler) = (*self.0).comp_handler {
                 handler(self.0, (*self.0).cq_context);
+            }
+        }
+    }
+}
+
+/// Where the limit event of an SRQ goes; dropped in [`Driver::destroy_srq`].
+pub(crate) struct SrqSink(*mut bindings::ib_srq);
+
+// SAFETY: the handler may be called from any context.
+unsafe impl Send for SrqSink {}
+// SAFETY: as above.
+unsafe impl Sync for SrqSink {}
+
+impl SrqSink {
+    /// Fewer receives are left than the limit. Any context.
+    pub(crate) fn limit_reached(&self) {
+        let mut record = bindings::ib_event {
+            event: bindings::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED,
+            ..Default::default()
+        };
+        // SAFETY: the core's object lives as long as the sink.
+        unsafe {
+            record.device = (*self.0).device;
+            record.element.srq = self.0;
+            if let Some(handler) = (*self.0).event_handler {
+                handler(&mut record, (*self.0).srq_context);
             }
         }
     }

@@ -73,10 +73,7 @@ impl<'a> SendWrs<'a> {
     /// `first` is null or a chain as `ib_post_send` gets it, unchanged for `'a`: for a QP of
     /// datagrams if there is a `number`, which may be called with its address handles, else
     /// for a connected one.
-    pub(super) unsafe fn new(
-        first: *const bindings::ib_send_wr,
-        number: Option<AhNumber>,
-    ) -> Self {
+    pub(super) unsafe fn new(first: *const bindings::ib_send_wr, number: Option<AhNumber>) -> Self {
         Self {
             at: first,
             number,

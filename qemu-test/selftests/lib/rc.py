@@ -22,6 +22,7 @@ from pyverbs.device import Context
 from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -99,7 +100,7 @@ class Endpoint:
     """One side of a connection, or one that sends datagrams."""
 
     def __init__(
-        self, device, address, depth=64, sges=4, inline=0, events=False, kind=e.IBV_QPT_RC
+        self, device, address, depth=64, sges=4, inline=0, events=False, kind=e.IBV_QPT_RC, shared=0
     ):
         self.ctx = Context(name=device)
         self.pd = PD(self.ctx)
@@ -109,7 +110,12 @@ class Endpoint:
         self.cq = CQ(self.ctx, 4 * depth, None, self.channel)
         self.gid_index = self._gid_index(address)
         self.depth, self.sges, self.inline, self.kind = depth, sges, inline, kind
+        self.srq = self.new_srq(shared) if shared else None
         self.qp = self.new_qp()
+
+    def new_srq(self, max_wr, max_sge=4):
+        """A shared receive queue."""
+        return SRQ(self.pd, SrqInitAttr(SrqAttr(max_wr=max_wr, max_sge=max_sge)))
 
     def new_qp(self):
         """Another queue pair on the same queues; the caller connects it."""
@@ -121,7 +127,7 @@ class Endpoint:
             max_inline_data=self.inline,
         )
         init = QPInitAttr(
-            qp_type=self.kind, scq=self.cq, rcq=self.cq, cap=cap, sq_sig_all=0
+            qp_type=self.kind, scq=self.cq, rcq=self.cq, cap=cap, sq_sig_all=0, srq=self.srq
         )
         return QP(self.pd, init)
 
@@ -167,7 +173,7 @@ class Endpoint:
         """Posts one receive."""
         # pyverbs wants an entry even where nothing of it counts
         sges = list(sges) or [SGE(0, 0, 0)]
-        self.qp.post_recv(RecvWR(wr_id=wr_id, num_sge=len(sges), sg=sges))
+        (self.srq or self.qp).post_recv(RecvWR(wr_id=wr_id, num_sge=len(sges), sg=sges))
 
     def post(self, opcode, *sges, remote=None, wr_id=0, imm=None, flags=e.IBV_SEND_SIGNALED):
         """Posts one send work request; `remote` is (rkey, address)."""
@@ -228,7 +234,7 @@ def statuses(wcs):
 @contextlib.contextmanager
 def pair(family="v4", **options):
     """Two endpoints on fa and fb, connected to each other."""
-    keys = ("depth", "sges", "inline", "events", "kind")
+    keys = ("depth", "sges", "inline", "events", "kind", "shared")
     made = {k: options.pop(k) for k in keys if k in options}
     here, there = ADDRESSES[family]
     x = Endpoint("fa", here, **made)

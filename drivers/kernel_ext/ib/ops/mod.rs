@@ -15,6 +15,7 @@ mod cq;
 mod mr;
 mod port;
 mod qp;
+mod srq;
 
 use super::{
     device::DeviceSlot,
@@ -38,11 +39,13 @@ use port::{
     query_pkey, query_port,
 };
 use qp::{create_qp, destroy_qp, modify_qp, post_recv, post_send, query_qp};
+use srq::{create_srq, destroy_srq, modify_srq, post_srq_recv, query_srq};
 
 type PdSlot<D> = Slot<bindings::ib_pd, <D as Driver>::Pd>;
 type AhSlot<D> = Slot<bindings::ib_ah, <D as Driver>::Ah>;
 type CqSlot<D> = Slot<bindings::ib_cq, <D as Driver>::Cq>;
 type QpSlot<D> = Slot<bindings::ib_qp, <D as Driver>::Qp>;
+type SrqSlot<D> = Slot<bindings::ib_srq, <D as Driver>::Srq>;
 type MrSlot<D> = Slot<bindings::ib_mr, <D as Driver>::Mr>;
 type MwSlot<D> = Slot<bindings::ib_mw, <D as Driver>::Mw>;
 type ContextSlot = bindings::ib_ucontext;
@@ -101,6 +104,11 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         destroy_cq: Some(destroy_cq::<D>),
         poll_cq: Some(poll_cq::<D>),
         req_notify_cq: Some(req_notify_cq::<D>),
+        create_srq: Some(create_srq::<D>),
+        modify_srq: Some(modify_srq::<D>),
+        query_srq: Some(query_srq::<D>),
+        post_srq_recv: Some(post_srq_recv::<D>),
+        destroy_srq: Some(destroy_srq::<D>),
         create_qp: Some(create_qp::<D>),
         modify_qp: Some(modify_qp::<D>),
         query_qp: Some(query_qp::<D>),
@@ -112,6 +120,7 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         size_ib_ah: size_of::<AhSlot<D>>(),
         size_ib_cq: size_of::<CqSlot<D>>(),
         size_ib_mw: size_of::<MwSlot<D>>(),
+        size_ib_srq: size_of::<SrqSlot<D>>(),
         size_ib_qp: size_of::<QpSlot<D>>(),
         size_ib_ucontext: size_of::<ContextSlot>(),
         ..Default::default()

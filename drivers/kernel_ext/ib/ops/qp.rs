@@ -8,7 +8,8 @@ use super::{
     AhSlot,
     CqSlot,
     PdSlot,
-    QpSlot, //
+    QpSlot,
+    SrqSlot, //
 };
 use crate::{
     bindings,
@@ -39,7 +40,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
     // SAFETY: the core gives a fresh QP of our size, with PD and CQs of this driver.
     errno(unsafe {
         let init = &mut *init;
-        if init.create_flags != 0 || !init.srq.is_null() {
+        if init.create_flags != 0 {
             return EOPNOTSUPP.to_errno();
         }
         if init.send_cq.is_null() || init.recv_cq.is_null() || (*ib).pd.is_null() {
@@ -50,7 +51,9 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         let send_cq = CqSlot::<D>::get(init.send_cq);
         let recv_cq = CqSlot::<D>::get(init.recv_cq);
         let kernel = udata.is_null();
-        D::create_qp(device, pd, send_cq, recv_cq, init, kernel, QpSink(ib)).and_then(|qp| {
+        let srq = (!init.srq.is_null()).then(|| SrqSlot::<D>::get(init.srq));
+        let made = D::create_qp(device, pd, send_cq, recv_cq, srq, init, kernel, QpSink(ib));
+        made.and_then(|qp| {
             let slot = QpSlot::<D>::of(ib);
             let (number, sq, rq) = D::qp_parts(&qp);
             (*ib).qp_num = number;
@@ -72,14 +75,16 @@ unsafe fn show_rings<I, T>(
     slot: &mut Slot<I, T>,
     udata: *mut bindings::ib_udata,
     sq: &Arc<Ring>,
-    rq: &Arc<Ring>,
+    rq: Option<&Arc<Ring>>,
 ) -> Result {
     // SAFETY: `udata` is of a running call.
     unsafe {
         let (mapping, sq_mi) = Mapping::offer(udata, sq)?;
         slot.mappings[0] = mapping;
-        let (mapping, rq_mi) = Mapping::offer(udata, rq)?;
-        slot.mappings[1] = mapping;
+        let mut rq_mi = bindings::mminfo::default();
+        if let Some(rq) = rq {
+            (slot.mappings[1], rq_mi) = Mapping::offer(udata, rq)?;
+        }
         respond(udata, &bindings::rxe_create_qp_resp { rq_mi, sq_mi })
     }
 }
@@ -107,6 +112,7 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
         (*init).qp_context = (*ib).qp_context;
         (*init).send_cq = (*ib).send_cq;
         (*init).recv_cq = (*ib).recv_cq;
+        (*init).srq = (*ib).srq;
         (*init).cap = (*attr).cap;
         (*init).qp_type = (*ib).qp_type;
     }

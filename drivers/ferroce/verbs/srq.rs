@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Shared receive queues: receives that several QPs take from one ring (IBTA 10.2.9).
+//!
+//! QPs take elements in softirq, each under its own lock and then this queue's, on several
+//! CPUs at once. The limit event is reported without any of them.
+
+use super::{
+    device::limits,
+    wqe,
+    Device,
+    Pd, //
+};
+use crate::{
+    engine::RecvWr,
+    kernel_ext::{
+        ib::SrqSink,
+        lock::{
+            new_bh_lock,
+            new_irq_lock,
+            BhLock,
+            IrqLock, //
+        },
+        ring::Ring, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+pub(super) struct State {
+    pub(super) ring: Arc<Ring>,
+    /// Next element to be taken.
+    next: u32,
+    /// Below how many elements the event is due; 0: not armed.
+    limit: u32,
+}
+
+impl State {
+    fn len(&self) -> u32 {
+        self.ring.distance(self.next, self.ring.producer())
+    }
+
+    /// Whether the limit event is due, which disarms it.
+    fn take_limit(&mut self) -> bool {
+        let due = self.len() < self.limit;
+        if due {
+            self.limit = 0;
+        }
+        due
+    }
+}
+
+/// What a queue is now.
+pub(crate) struct SrqAttrs {
+    /// Work requests that fit.
+    pub(crate) max_wr: u32,
+    /// Scatter/gather entries of a work request.
+    pub(crate) max_sge: u32,
+    /// The armed limit, or 0.
+    pub(crate) limit: u32,
+}
+
+/// A shared receive queue.
+#[pin_data]
+pub(crate) struct Srq {
+    /// Its number, by which an XRC peer names it.
+    pub(crate) number: u32,
+    pub(super) pd: u32,
+    pub(super) max_sge: u32,
+    dev: Arc<Device>,
+    /// Kernel users post with interrupts off.
+    #[pin]
+    pub(super) state: IrqLock<State>,
+    /// Gone once the queue is destroyed.
+    #[pin]
+    sink: BhLock<Option<SrqSink>>,
+}
+
+fn new_ring(max_wr: u32, max_sge: u32) -> Result<Arc<Ring>> {
+    let element = wqe::RECV_HEADER + max_sge as usize * wqe::SGE;
+    Ok(Arc::new(Ring::new(max_wr, element)?, GFP_KERNEL)?)
+}
+
+/// A number of work requests that a queue may have.
+fn is_size(max_wr: u32) -> bool {
+    (1..=limits::QP_WR).contains(&max_wr)
+}
+
+impl Srq {
+    /// A new queue. Fails with `EINVAL` for sizes beyond the device's limits or none at all,
+    /// or `ENOMEM`.
+    pub(crate) fn new(pd: &Pd, max_wr: u32, max_sge: u32, sink: SrqSink) -> Result<Arc<Self>> {
+        if !is_size(max_wr) || max_sge > limits::SGE {
+            return Err(EINVAL);
+        }
+        let max_sge = max_sge.max(1);
+        let state = State {
+            ring: new_ring(max_wr, max_sge)?,
+            next: 0,
+            limit: 0,
+        };
+        let dev = &pd.dev;
+        let mut next = dev.next.lock();
+        let number = dev.srqs.reserve(limits::SRQ, &mut next.srq)?;
+        drop(next);
+        let srq = Arc::pin_init(
+            pin_init!(Self {
+                number,
+                pd: pd.id,
+                max_sge,
+                dev: dev.clone(),
+                state <- new_irq_lock!(state, "Srq::state"),
+                sink <- new_bh_lock!(Some(sink), "Srq::sink"),
+            }),
+            GFP_KERNEL,
+        );
+        srq.map_err(Error::from)
+            .and_then(|srq| dev.srqs.fill(number, srq.clone()).map(|()| srq))
+            .inspect_err(|_| drop(dev.srqs.remove(number)))
+    }
+
+    /// The ring that a process maps.
+    pub(crate) fn ring(&self) -> Arc<Ring> {
+        self.state.lock().ring.clone()
+    }
+
+    /// Its attributes now.
+    pub(crate) fn query(&self) -> SrqAttrs {
+        let state = self.state.lock();
+        SrqAttrs {
+            max_wr: state.ring.capacity(),
+            max_sge: self.max_sge,
+            limit: state.limit,
+        }
+    }
+
+    /// A ring for [`Self::modify`]. Fails with `EINVAL` for a size beyond the device's limit or
+    /// none, or `ENOMEM`.
+    pub(crate) fn larger(&self, max_wr: u32) -> Result<Arc<Ring>> {
+        if !is_size(max_wr) {
+            return Err(EINVAL);
+        }
+        new_ring(max_wr, self.max_sge)
+    }
+
+    /// Puts the receives into another ring, and arms the limit event (0 disarms it), each if
+    /// asked for. A limit above what is there reports at once.
+    ///
+    /// Fails with `EINVAL`, and changes nothing, for a ring too small for what is in the
+    /// queue, or a limit that is more than the queue can hold.
+    pub(crate) fn modify(&self, ring: Option<Arc<Ring>>, limit: Option<u32>) -> Result {
+        let mut state = self.state.lock();
+        let count = state.len();
+        let capacity = ring.as_ref().unwrap_or(&state.ring).capacity();
+        let armed = limit.unwrap_or(state.limit);
+        if count > capacity || armed > capacity {
+            return Err(EINVAL);
+        }
+        if let Some(ring) = ring {
+            ring.take_over(&state.ring, state.next, count)?;
+            state.next = 0;
+            state.ring = ring;
+        }
+        state.limit = armed;
+        let due = state.take_limit();
+        drop(state);
+        if due {
+            self.tell();
+        }
+        Ok(())
+    }
+
+    /// Takes the next receive; with it whether [`Self::tell`] is due, if `may_report`.
+    pub(super) fn take(&self, sges: &mut [u8], may_report: bool) -> Option<(RecvWr, bool)> {
+        let mut state = self.state.lock();
+        if state.next == state.ring.producer() {
+            return None;
+        }
+        let wr = wqe::read_recv(&state.ring, state.next, sges);
+        state.next = state.ring.next(state.next);
+        state.ring.set_consumer(state.next);
+        let due = may_report && state.take_limit();
+        Some((wr, due))
+    }
+
+    /// Reports that the limit was reached. Any context, without a QP's lock.
+    pub(super) fn tell(&self) {
+        if let Some(sink) = &*self.sink.lock() {
+            sink.limit_reached();
+        }
+    }
+
+    /// Nothing reaches the sink after this.
+    pub(crate) fn destroy(&self) {
+        drop(self.dev.srqs.remove(self.number));
+        let sink = self.sink.lock().take();
+        drop(sink);
+    }
+}
