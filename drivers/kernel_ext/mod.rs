@@ -8,6 +8,7 @@ pub(crate) mod global;
 pub(crate) mod ib;
 pub(crate) mod kmem;
 pub(crate) mod lock;
+pub(crate) mod multicast;
 pub(crate) mod net;
 pub(crate) mod netdev;
 pub(crate) mod nf;

@@ -151,13 +151,18 @@ impl NetDevice {
 
     /// Calls `f` under RTNL, where no interface comes, goes or moves.
     pub(crate) fn with_rtnl<R>(&self, f: impl FnOnce(&Self) -> R) -> R {
-        // SAFETY: may be called wherever one may sleep.
-        unsafe { bindings::rtnl_lock() };
-        let result = f(self);
-        // SAFETY: locked above.
-        unsafe { bindings::rtnl_unlock() };
-        result
+        with_rtnl(|| f(self))
     }
+}
+
+/// Calls `f` under RTNL, where no interface comes, goes or moves.
+pub(super) fn with_rtnl<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: may be called wherever one may sleep.
+    unsafe { bindings::rtnl_lock() };
+    let result = f();
+    // SAFETY: locked above.
+    unsafe { bindings::rtnl_unlock() };
+    result
 }
 
 /// An interface's name, copied.

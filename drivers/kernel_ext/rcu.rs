@@ -196,6 +196,21 @@ impl<T: Send + Sync> RcuTable<T> {
         Self::retire(entry.cast())
     }
 
+    /// Puts `value` at `index` in the place of what is there, which goes after a grace
+    /// period. Fails with `ENOMEM`.
+    pub(crate) fn replace(&self, index: u32, value: Arc<T>) -> Result {
+        let entry = Self::entry(value, GFP_KERNEL)?;
+        // SAFETY: the xarray is initialised, and `entry` is a valid aligned pointer.
+        let (old, err) = unsafe {
+            let flags = bindings::FERROCE_GFP_KERNEL;
+            let old = bindings::xa_store(self.xa.get(), index as usize, entry.cast(), flags);
+            (old, bindings::xa_err(old))
+        };
+        Self::settle(entry, err)?;
+        drop(Self::retire(old.cast()));
+        Ok(())
+    }
+
     /// What is at `index`, for as long as the guard is held.
     pub(crate) fn get<'g>(&self, index: u32, _guard: &'g rcu::Guard) -> Option<ArcBorrow<'g, T>> {
         // SAFETY: the xarray is initialised.

@@ -7,6 +7,7 @@
 #include <linux/etherdevice.h>
 #include <linux/hrtimer.h>
 #include <linux/if_vlan.h>
+#include <linux/igmp.h>
 #include <linux/in6.h>
 #include <linux/inetdevice.h>
 #include <linux/ip.h>

@@ -54,6 +54,9 @@ pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
     attr.max_qp_rd_atom = limits::RD_ATOMIC.into();
     attr.max_qp_init_rd_atom = limits::RD_ATOMIC.into();
     attr.max_res_rd_atom = u32::from(limits::RD_ATOMIC) * attr.max_qp;
+    attr.max_mcast_grp = limits::GROUPS;
+    attr.max_mcast_qp_attach = limits::GROUP_QPS as u32;
+    attr.max_total_mcast_qp_attach = limits::GROUPS * limits::GROUP_QPS as u32;
     attr.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_HCA;
     attr.max_pkeys = 1;
     attr.local_ca_ack_delay = 15;

@@ -264,6 +264,14 @@ impl ib::Driver for Door {
         attr::query(qp, attr);
     }
 
+    fn attach_mcast(qp: ArcBorrow<'_, Qp>, mgid: [u8; 16]) -> Result {
+        qp.attach_group(mgid)
+    }
+
+    fn detach_mcast(qp: ArcBorrow<'_, Qp>, mgid: [u8; 16]) -> Result {
+        qp.detach_group(mgid)
+    }
+
     fn ring_doorbell(qp: ArcBorrow<'_, Qp>) -> Result {
         qp.doorbell()
     }

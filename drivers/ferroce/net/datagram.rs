@@ -7,6 +7,7 @@ use super::header::{
     Headers, //
 };
 use crate::engine::icrc::Pseudo;
+use core::net::IpAddr;
 
 /// One UDP datagram to port 4791, or a run of them that the stack did not cut.
 /// All headers are checked; the ICRC is not.
@@ -29,6 +30,15 @@ impl<'a> Datagram<'a> {
             udp: headers.udp,
             payload: headers.payload,
             gso_size,
+        }
+    }
+
+    /// The GID of the multicast group that it is for, if it is for one.
+    pub(crate) fn group(&self) -> Option<[u8; 16]> {
+        match header::destination(self.ip)? {
+            IpAddr::V4(ip) if ip.is_multicast() => Some(ip.to_ipv6_mapped().octets()),
+            IpAddr::V6(ip) if ip.is_multicast() => Some(ip.octets()),
+            _ => None,
         }
     }
 

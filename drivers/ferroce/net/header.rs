@@ -8,6 +8,7 @@ use crate::kernel_ext::route::{
     Addrs,
     Flow, //
 };
+use core::net::IpAddr;
 
 const PROTO_UDP: u8 = 17;
 const IPV4_LEN: usize = 20;
@@ -75,14 +76,14 @@ impl<'a> Headers<'a> {
         let payload = rest.get(..len)?;
         Some(Self { ip, udp, payload })
     }
+}
 
-    /// The destination address.
-    pub(super) fn destination(&self) -> Option<core::net::IpAddr> {
-        if is_v6(self.ip) {
-            Some(<[u8; 16]>::try_from(self.ip.get(24..40)?).ok()?.into())
-        } else {
-            Some(<[u8; 4]>::try_from(self.ip.get(16..20)?).ok()?.into())
-        }
+/// The destination address of an IP header.
+pub(super) fn destination(ip: &[u8]) -> Option<IpAddr> {
+    if is_v6(ip) {
+        Some(<[u8; 16]>::try_from(ip.get(24..40)?).ok()?.into())
+    } else {
+        Some(<[u8; 4]>::try_from(ip.get(16..20)?).ok()?.into())
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) use self::{
     port::Endpoint,
     stack::{
         Attachment,
+        Interface,
         Stack, //
     },
 };

@@ -81,7 +81,7 @@ impl<E: Endpoint> Table<E> {
             return self.on(dev, guard);
         }
         self.on(
-            dev.net(guard).device_with(headers.destination()?, guard)?,
+            dev.net(guard).device_with(header::destination(headers.ip)?, guard)?,
             guard,
         )
     }

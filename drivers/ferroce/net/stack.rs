@@ -13,6 +13,7 @@ use super::{
     },
 };
 use crate::kernel_ext::{
+    multicast,
     net::{
         Net,
         NetRef, //
@@ -94,6 +95,14 @@ impl<E: Endpoint> Attachment<E> {
         self.port.remove(self.ifindex);
     }
 
+    /// The interface.
+    pub(crate) fn interface(&self) -> Interface {
+        Interface {
+            net: self.port.net.clone(),
+            index: self.ifindex,
+        }
+    }
+
     /// A way to a peer out of this interface, or out of the VLAN on it that has the
     /// source address. `EHOSTUNREACH`, `ENETUNREACH` and the like if there is no route. Does
     /// not sleep.
@@ -112,6 +121,25 @@ impl<E: Endpoint> Attachment<E> {
         let owner = self.port.net.get(&guard)?.device_with(addr, &guard)?;
         let below = owner.vlan_lower(&guard)?;
         (below.ifindex() == self.ifindex).then(|| owner.ifindex())
+    }
+}
+
+/// An interface by its number, which may be gone.
+pub(crate) struct Interface {
+    net: Arc<NetRef>,
+    index: u32,
+}
+
+impl Interface {
+    /// Makes the interface a member of an IP multicast group. Fails with `ENODEV` if it is
+    /// gone or has not that IP, or with `ENOMEM`. Sleeps; not under RTNL.
+    pub(crate) fn join(&self, group: IpAddr) -> Result {
+        multicast::join(&self.net, self.index, group)
+    }
+
+    /// Undoes one [`Self::join`].
+    pub(crate) fn leave(&self, group: IpAddr) {
+        multicast::leave(&self.net, self.index, group);
     }
 }
 

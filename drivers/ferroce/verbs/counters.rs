@@ -85,6 +85,8 @@ counters! {
     WrongQkey = c"rcvd_wrong_qkey",
     /// Dropped: a datagram without a receive that it fits into.
     NoBuffer = c"rcvd_no_buffer",
+    /// Dropped: to a multicast group of which no queue pair is a member.
+    NoGroup = c"rcvd_no_group",
     /// Dropped: an answer to nothing.
     StaleResponses = c"rcvd_stale_response",
 }

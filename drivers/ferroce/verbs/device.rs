@@ -4,6 +4,7 @@
 
 use super::{
     counters::Counters,
+    multicast::Groups,
     Ah,
     Mr,
     Mw,
@@ -22,6 +23,7 @@ use crate::{
     },
     net::{
         Attachment,
+        Interface,
         Path,
         PathConfig,
         Stack, //
@@ -61,6 +63,10 @@ pub(crate) mod limits {
     pub(crate) const SRQ: core::ops::Range<u32> = 1..1 << 20;
     /// Memory regions, by the index of their keys.
     pub(crate) const MR: core::ops::Range<u32> = 1..1 << 22;
+    /// Multicast groups with members.
+    pub(crate) const GROUPS: u32 = 8192;
+    /// QPs in a multicast group, each of which gets a copy in softirq.
+    pub(crate) const GROUP_QPS: usize = 64;
     /// Memory windows, in the same space.
     pub(crate) const MW: core::ops::Range<u32> = MR.end..1 << 23;
     /// Entries of the GID table.
@@ -95,6 +101,9 @@ pub(crate) struct Device {
     /// By QP number.
     #[pin]
     pub(crate) qps: RcuTable<Qp>,
+    /// Multicast groups.
+    #[pin]
+    pub(super) groups: Groups,
     /// By key without its variant byte.
     #[pin]
     pub(crate) mrs: RcuTable<Mr>,
@@ -146,6 +155,7 @@ impl Device {
                 guid: Self::guid_of(ndev.mac()),
                 counters,
                 qps <- RcuTable::new(),
+                groups <- Groups::new(),
                 mrs <- RcuTable::new(),
                 srqs <- RcuTable::new(),
                 ahs <- RcuTable::new(),
@@ -175,6 +185,11 @@ impl Device {
     /// A way to a peer; `ENODEV` once the device is being removed. Does not sleep.
     pub(crate) fn path(&self, config: &PathConfig) -> Result<Path> {
         self.attachment.lock().as_ref().ok_or(ENODEV)?.path(config)
+    }
+
+    /// The interface, until the device is removed.
+    pub(super) fn interface(&self) -> Option<Interface> {
+        self.attachment.lock().as_ref().map(Attachment::interface)
     }
 
     /// Stops to receive. No packet is on its way in after this.

@@ -16,6 +16,7 @@ pub(crate) mod device;
 mod env;
 mod memory;
 pub(crate) mod mr;
+mod multicast;
 pub(crate) mod mw;
 mod post;
 pub(crate) mod qp;

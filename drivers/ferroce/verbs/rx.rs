@@ -42,6 +42,9 @@ fn intact<'a>(ip: &[u8], pseudo: &icrc::Pseudo, segment: &'a [u8]) -> Result<Pac
     Ok(packet)
 }
 
+/// The queue pair number of what is sent to a multicast group (IBTA 9.2.3).
+const GROUP_QPN: u32 = 0xff_ffff;
+
 /// The packets of one datagram that were intact, counted.
 #[derive(Default)]
 struct Volume {
@@ -87,8 +90,18 @@ impl Endpoint for Device {
             packet.ok()
         });
         let mut packets = packets.peekable();
+        let group = datagram.group();
         while let Some(first) = packets.next() {
             let qpn = first.bth.dest_qpn;
+            if group.is_some() || qpn == GROUP_QPN {
+                match &group {
+                    Some(mgid) if qpn == GROUP_QPN => {
+                        self.receive_group(mgid, now, &first, &rcu)
+                    }
+                    _ => self.counters.add(Counter::WrongAddress, 1),
+                }
+                continue;
+            }
             let Some(qp) = self.qps.get(qpn, &rcu) else {
                 self.counters.add(Counter::UnknownQp, 1);
                 continue;

@@ -173,6 +173,11 @@ pub(crate) trait Driver: Sized + 'static {
     fn modify_qp(qp: ArcBorrow<'_, Self::Qp>, attr: &bindings::ib_qp_attr, mask: u32) -> Result;
     /// Reads attributes.
     fn query_qp(qp: &Self::Qp, attr: &mut bindings::ib_qp_attr);
+    /// Lets a UD queue pair have a copy of what is sent to multicast group `mgid`; does
+    /// nothing if it has already.
+    fn attach_mcast(qp: ArcBorrow<'_, Self::Qp>, mgid: [u8; 16]) -> Result;
+    /// Undoes that; `EINVAL` if it is not attached.
+    fn detach_mcast(qp: ArcBorrow<'_, Self::Qp>, mgid: [u8; 16]) -> Result;
     /// The doorbell: new work requests are in the send ring.
     fn ring_doorbell(qp: ArcBorrow<'_, Self::Qp>) -> Result;
     /// Takes a kernel user's send requests up to the first that fails. Any context.

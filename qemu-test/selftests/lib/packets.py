@@ -71,6 +71,8 @@ class Tap:
 class Packet:
     """One frame, taken apart."""
 
+    ethernet = b""
+
     def __init__(self, ip_header, udp, body):
         self.ip, self.udp, self.body = ip_header, udp, body
         self.source_port, self.port, self.udp_length, self.checksum = struct.unpack("!HHHH", udp)
@@ -91,7 +93,9 @@ class Packet:
         start = 14 + length
         if struct.unpack("!H", frame[start + 2 : start + 4])[0] != 4791:
             return None
-        return cls(frame[14:start], frame[start : start + 8], frame[start + 8 : end])
+        packet = cls(frame[14:start], frame[start : start + 8], frame[start + 8 : end])
+        packet.ethernet = frame[:14]
+        return packet
 
     @classmethod
     def make(cls, body, src="10.0.0.1", dst="10.0.0.2", port=ROCE_PORT):
@@ -184,6 +188,6 @@ class Sender:
     def __exit__(self, *_):
         self.socket.close()
 
-    def send(self, packet):
-        """Sends one."""
-        self.socket.send(packet.frame(self.source, self.target))
+    def send(self, packet, target=None):
+        """Sends one to vb, or to another Ethernet address."""
+        self.socket.send(packet.frame(self.source, target or self.target))

@@ -12,6 +12,7 @@
 
 mod ah;
 mod cq;
+mod mcast;
 mod mr;
 mod port;
 mod qp;
@@ -31,6 +32,7 @@ use kernel::{
     error::to_result,
     prelude::*, //
 };
+use mcast::{attach_mcast, detach_mcast};
 use mr::{
     alloc_mw, alloc_pd, dealloc_mw, dealloc_pd, dereg_mr, get_dma_mr, reg_user_mr, rereg_user_mr,
 };
@@ -112,6 +114,8 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         create_qp: Some(create_qp::<D>),
         modify_qp: Some(modify_qp::<D>),
         query_qp: Some(query_qp::<D>),
+        attach_mcast: Some(attach_mcast::<D>),
+        detach_mcast: Some(detach_mcast::<D>),
         destroy_qp: Some(destroy_qp::<D>),
         post_send: Some(post_send::<D>),
         post_recv: Some(post_recv::<D>),
