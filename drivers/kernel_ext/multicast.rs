@@ -65,11 +65,7 @@ pub(crate) fn leave(net: &NetRef, ifindex: u32, group: IpAddr) {
     let _ = left;
 }
 
-fn with_device(
-    net: &NetRef,
-    ifindex: u32,
-    act: impl FnOnce(&NetDevice) -> Result,
-) -> Result {
+fn with_device(net: &NetRef, ifindex: u32, act: impl FnOnce(&NetDevice) -> Result) -> Result {
     netdev::with_rtnl(|| {
         net.with(|net| {
             let net = net.ok_or(ENODEV)?;

@@ -81,7 +81,8 @@ impl<E: Endpoint> Table<E> {
             return self.on(dev, guard);
         }
         self.on(
-            dev.net(guard).device_with(header::destination(headers.ip)?, guard)?,
+            dev.net(guard)
+                .device_with(header::destination(headers.ip)?, guard)?,
             guard,
         )
     }

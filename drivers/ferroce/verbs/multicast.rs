@@ -136,7 +136,8 @@ impl Groups {
             self.table.remove(index);
             return Ok(());
         }
-        self.table.replace(index, Arc::new(Bucket(groups), GFP_KERNEL)?)
+        self.table
+            .replace(index, Arc::new(Bucket(groups), GFP_KERNEL)?)
     }
 }
 
@@ -187,7 +188,10 @@ impl Device {
     pub(crate) fn detach_group(&self, mgid: Mgid, qpn: u32) -> Result {
         let mut count = self.groups.count.lock();
         let group = self.groups.get(&mgid).ok_or(EINVAL)?;
-        group.slot(qpn).ok_or(EINVAL)?.store(NOBODY, Ordering::Relaxed);
+        group
+            .slot(qpn)
+            .ok_or(EINVAL)?
+            .store(NOBODY, Ordering::Relaxed);
         if group.members().next().is_none() {
             *count -= 1;
             self.leave(&group);

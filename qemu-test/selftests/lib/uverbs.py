@@ -2,7 +2,7 @@
 """Verbs as the kernel has them, without a provider in between.
 
 Stock rdma-core's provider for the driver number that ferroce uses knows neither
-ibv_rereg_mr nor addresses of one's own. These go through the write interface of
+ibv_rereg_mr nor addresses of one's own, and pyverbs no multicast. These go through the write interface of
 include/uapi/rdma/ib_user_verbs.h, on the descriptor of an open pyverbs context.
 """
 
@@ -12,6 +12,7 @@ import struct
 
 CHANGE_TRANSLATION, CHANGE_PD, CHANGE_ACCESS = 1, 2, 4
 _REG_MR, _REREG_MR, _DEREG_MR = 9, 11, 13
+_QUERY_QP, _ATTACH_MCAST, _DETACH_MCAST = 25, 30, 31
 
 
 def _command(ctx, number, fields, body, answer=""):
@@ -56,3 +57,25 @@ def rereg(ctx, mr, flags, pd=None, start=0, length=0, access=0, iova=None):
         access,
     )
     return _command(ctx, _REREG_MR, "IIQQQII", body, "II")
+
+
+def qp_handles(ctx, most=400):
+    """The handles of a context's queue pairs, which pyverbs keeps to itself."""
+    found = set()
+    for handle in range(most):
+        try:
+            _command(ctx, _QUERY_QP, "II", (handle, 1), "160s")
+            found.add(handle)
+        except OSError:
+            pass
+    return found
+
+
+def attach_mcast(ctx, handle, gid):
+    """Attaches a queue pair to a multicast group (16 bytes)."""
+    _command(ctx, _ATTACH_MCAST, "16sIHH", (gid, handle, 0, 0))
+
+
+def detach_mcast(ctx, handle, gid):
+    """Undoes that."""
+    _command(ctx, _DETACH_MCAST, "16sIHH", (gid, handle, 0, 0))

@@ -4,6 +4,7 @@
 """UD multicast: the interface joins the IP group, each member queue pair gets a copy, on this
 host and on the other, and what is nobody's is counted and dropped."""
 
+import contextlib
 import errno
 import ipaddress
 import os
@@ -12,11 +13,10 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
-import pyverbs.enums as e
+import uverbs
 from ktap import Skip, case, eq, main, raises
 from packets import Packet, Sender, Tap, bth
 from pyverbs.addr import AH, GID, AHAttr, GlobalRoute
-from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.wr import RecvWR
 from rc import Buffer, Endpoint, pattern, shell
 from ud import GRH, QKEY, Datagrams, datagrams
@@ -31,18 +31,63 @@ MACS = {"v4": "01005e070809", "v6": "333300080009"}
 def gid(group):
     """The GID of an IP group: IPv4 mapped into IPv6."""
     ip = ipaddress.ip_address(group)
-    return GID(str(ip if ip.version == 6 else ipaddress.ip_address(f"::ffff:{ip}")))
+    return (ip if ip.version == 6 else ipaddress.ip_address(f"::ffff:{ip}")).packed
 
 
-def handle(end, group, **route):
+def handle(end, group):
     """An address handle to a group."""
-    route = GlobalRoute(dgid=gid(group), sgid_index=end.gid_index, **route)
+    dgid = GID(gid(group).hex(":", 2))
+    route = GlobalRoute(dgid=dgid, sgid_index=end.gid_index)
     return AH(end.pd, attr=AHAttr(gr=route, is_global=1, port_num=1))
 
 
-def receive(sge, wr_id):
-    """A receive work request."""
-    return RecvWR(wr_id=wr_id, num_sge=1, sg=[sge])
+attached = set()
+
+
+@contextlib.contextmanager
+def hosts(family="v4", **options):
+    """Two datagram queue pairs, on fa and fb, that are in no group any more at the end."""
+    with datagrams(family, **options) as (x, y):
+        try:
+            yield x, y
+        finally:
+            detach_all()
+
+
+def detach_all():
+    """Takes every member out, since the kernel does not destroy one that is in a group."""
+    for qp, group in list(attached):
+        qp.detach(group)
+
+
+class Member:
+    """A datagram queue pair that can be in groups: the first of a device, or one more."""
+
+    def __init__(self, end, more=False, qkey=QKEY):
+        before = uverbs.qp_handles(end.ctx) if more else set()
+        self.ctx, self.qp = end.ctx, end.new_qp() if more else end.qp
+        (self.handle,) = uverbs.qp_handles(end.ctx) - before
+        if more:
+            end.ready(self.qp, qkey)
+
+    def attach(self, group):
+        """Gets a copy of what is sent to the group."""
+        uverbs.attach_mcast(self.ctx, self.handle, gid(group))
+        attached.add((self, group))
+
+    def detach(self, group):
+        """Does not any more."""
+        uverbs.detach_mcast(self.ctx, self.handle, gid(group))
+        attached.discard((self, group))
+
+    def post_recv(self, sge, wr_id):
+        """Posts one receive."""
+        self.qp.post_recv(RecvWR(wr_id=wr_id, num_sge=1, sg=[sge]))
+
+
+def refused(function, group, number):
+    """The call must fail with this error."""
+    eq(raises(OSError, function, group).errno, number, "error")
 
 
 def member(name, group):
@@ -64,18 +109,16 @@ def drops(device, name):
 def exchange(family):
     """From one host to members on both."""
     group = GROUPS[family]
-    with datagrams(family) as (x, y), Tap() as tap:
-        second = y.new_qp()
-        y.ready(second)
-        away, here = y.qp, x.qp
+    with hosts(family) as (x, y), Tap() as tap:
+        away, second, here = Member(y), Member(y, more=True), Member(x)
         source, target = Buffer(x.pd, 1000), Buffer(y.pd, 3 * (1000 + GRH))
         own = Buffer(x.pd, 1000 + GRH)
         source.put(pattern(1000))
         for qp in (away, second, here):
-            qp.attach_mcast(gid(group), 0)
+            qp.attach(group)
         eq((member("a", group), member("b", group)), (True, True), "R28 membership of va and vb")
         y.post_recv(target.sge(1000 + GRH), wr_id=1)
-        second.post_recv(receive(target.sge(1000 + GRH, at=1000 + GRH), 2))
+        second.post_recv(target.sge(1000 + GRH, at=1000 + GRH), 2)
         x.post_recv(own.sge(), wr_id=3)
         x.send(handle(x, group), GROUP_QPN, source.sge(), wr_id=4)
         got = {wc.wr_id: wc for wc in y.good(2)}
@@ -95,12 +138,11 @@ def exchange(family):
         eq(packet.ethernet[:6].hex(), MACS[family], "destination address")
         eq(packet.body[-4:], packet.icrc().to_bytes(4, "little"), "ICRC")
         for qp in (away, second, here):
-            qp.detach_mcast(gid(group), 0)
+            qp.detach(group)
         eq((member("a", group), member("b", group)), (False, False), "membership after detach")
         x.send(handle(x, group), GROUP_QPN, source.sge(), wr_id=5)
         x.good()
         y.nothing()
-        second.close()
 
 
 for FAMILY in GROUPS:
@@ -132,7 +174,8 @@ def learned_and_forwarded():
     group = GROUPS["v4"]
     x, y = Datagrams("ga", "10.1.0.1"), Datagrams("gb", "10.1.0.2")
     try:
-        y.qp.attach_mcast(gid(group), 0)
+        away = Member(y)
+        away.attach(group)
         until = time.monotonic() + 10
         while True:
             shown = subprocess.run(
@@ -149,18 +192,19 @@ def learned_and_forwarded():
         x.good()
         y.good()
         eq(target.get(100, at=GRH), pattern(100), "data")
-        y.qp.detach_mcast(gid(group), 0)
+        away.detach(group)
     finally:
+        detach_all()
         x.close()
         y.close()
 
 
 @case("attaching twice is once, detaching what is not attached is refused")
 def twice():
-    with datagrams() as (x, y):
-        group = gid(GROUPS["v4"])
-        y.qp.attach_mcast(group, 0)
-        y.qp.attach_mcast(group, 0)
+    with hosts() as (x, y):
+        group, away = GROUPS["v4"], Member(y)
+        away.attach(group)
+        away.attach(group)
         source, target = Buffer(x.pd, 10), Buffer(y.pd, 100)
         y.post_recv(target.sge(), wr_id=1)
         y.post_recv(target.sge(), wr_id=2)
@@ -168,20 +212,17 @@ def twice():
         (wc,) = y.good()
         eq(wc.wr_id, 1, "receive")
         y.nothing()
-        y.qp.detach_mcast(group, 0)
-        error = raises(PyverbsError, y.qp.detach_mcast, group, 0)
-        eq(f"Errno: {errno.EINVAL}" in str(error), True, f"EINVAL in '{error}'")
+        away.detach(group)
+        refused(away.detach, group, errno.EINVAL)
         eq(member("b", GROUPS["v4"]), False, "membership")
 
 
 @case("a GID that is no group, and a connected queue pair, are refused")
-def refused():
-    with datagrams() as (_, y):
-        error = raises(PyverbsError, y.qp.attach_mcast, gid("10.0.0.2"), 0)
-        eq(f"Errno: {errno.EINVAL}" in str(error), True, f"EINVAL in '{error}'")
+def not_a_group():
+    with hosts() as (_, y):
+        refused(Member(y).attach, "10.0.0.2", errno.EINVAL)
     end = Endpoint("fb", "10.0.0.2")
-    error = raises(PyverbsError, end.qp.attach_mcast, gid(GROUPS["v4"]), 0)
-    eq(f"Errno: {errno.EINVAL}" in str(error), True, f"EINVAL in '{error}'")
+    refused(Member(end).attach, GROUPS["v4"], errno.EINVAL)
     end.close()
 
 
@@ -189,16 +230,15 @@ def refused():
 def keys():
     if not FERROCE:
         raise Skip("rdma_rxe does not count what it drops")
-    with datagrams() as (x, y):
-        other, empty = y.new_qp(), y.new_qp()
-        y.ready(other, QKEY + 1)
-        y.ready(empty)
-        group = gid(GROUPS["v4"])
-        for qp in (other, empty, y.qp):
-            qp.attach_mcast(group, 0)
+    with hosts() as (x, y):
+        away, empty = Member(y), Member(y, more=True)
+        other = Member(y, more=True, qkey=QKEY + 1)
+        group = GROUPS["v4"]
+        for qp in (other, empty, away):
+            qp.attach(group)
         source, target = Buffer(x.pd, 10), Buffer(y.pd, 100)
         y.post_recv(target.sge(), wr_id=1)
-        other.post_recv(receive(target.sge(), 2))
+        other.post_recv(target.sge(), 2)
         before = drops("fb", "rcvd_wrong_qkey"), drops("fb", "rcvd_no_buffer")
         x.send(handle(x, GROUPS["v4"]), GROUP_QPN, source.sge())
         (wc,) = y.good()
@@ -206,41 +246,31 @@ def keys():
         y.nothing()
         after = drops("fb", "rcvd_wrong_qkey"), drops("fb", "rcvd_no_buffer")
         eq((after[0] - before[0], after[1] - before[1]), (1, 1), "counted")
-        for qp in (other, empty, y.qp):
-            qp.detach_mcast(group, 0)
-        other.close()
-        empty.close()
 
 
 @case("64 queue pairs of a group, and not one more")
 def many():
-    with datagrams(depth=4) as (x, y):
+    with hosts(depth=4) as (x, y):
         limit = y.ctx.query_device().max_mcast_qp_attach
-        group = gid(GROUPS["v4"])
-        members = [y.new_qp() for _ in range(limit)]
+        group, last = GROUPS["v4"], Member(y)
+        members = [Member(y, more=True) for _ in range(limit)]
         for qp in members:
-            y.ready(qp)
-            qp.attach_mcast(group, 0)
-        error = raises(PyverbsError, y.qp.attach_mcast, group, 0)
-        eq(f"Errno: {errno.ENOMEM}" in str(error), True, f"ENOMEM in '{error}'")
+            qp.attach(group)
+        refused(last.attach, group, errno.ENOMEM)
         source, target = Buffer(x.pd, 10), Buffer(y.pd, 100)
         for number, qp in enumerate(members[:12]):
-            qp.post_recv(receive(target.sge(), number))
+            qp.post_recv(target.sge(), number)
         x.send(handle(x, GROUPS["v4"]), GROUP_QPN, source.sge())
         eq(sorted(wc.wr_id for wc in y.good(12)), list(range(12)), "receives")
-        for qp in members:
-            qp.close()
-        # that detached them
-        eq(member("b", GROUPS["v4"]), False, "membership")
+    eq(member("b", GROUPS["v4"]), False, "membership")
 
 
 @case("a group number to one host, and a host's number to a group, are dropped")
 def garbage():
     if not FERROCE:
         raise Skip("rdma_rxe does not count what it drops")
-    with datagrams() as (_, y), Sender() as sender:
-        group = gid(GROUPS["v4"])
-        y.qp.attach_mcast(group, 0)
+    with hosts() as (_, y), Sender() as sender:
+        Member(y).attach(GROUPS["v4"])
         target = Buffer(y.pd, 100)
         y.post_recv(target.sge())
         deth = QKEY.to_bytes(4, "big") + bytes(3) + b"\x11"
@@ -257,15 +287,26 @@ def garbage():
         sender.send(all_hosts, target=bytes.fromhex("01005e000001"))
         y.nothing()
         eq(drops("fb", "rcvd_no_group") - before[1], 1, "dropped without a group")
-        y.qp.detach_mcast(group, 0)
 
 
-@case("R28 R39 the interface goes while queue pairs are attached")
+@case("R17 a process ends while its queue pairs are attached")
+def process_gone():
+    child = os.fork()
+    if child == 0:
+        Member(Datagrams("fb", "10.0.0.2")).attach(GROUPS["v4"])
+        os._exit(0 if member("b", GROUPS["v4"]) else 1)
+    eq(os.waitpid(child, 0)[1], 0, "the child's status: it was a member")
+    eq(member("b", GROUPS["v4"]), False, "membership")
+
+
+@case("R39 the interface goes while queue pairs are attached")
 def interface_gone():
-    with datagrams() as (x, y):
-        y.qp.attach_mcast(gid(GROUPS["v4"]), 0)
-        y.qp.attach_mcast(gid(GROUPS["v6"]), 0)
+    with datagrams() as (_, y):
+        away = Member(y)
+        for group in GROUPS.values():
+            away.attach(group)
         subprocess.run(["timeout", "20", "ip", "-n", "b", "link", "del", "vb"], check=True)
+    attached.clear()
     shell("within 20 device_gone fb; within 20 device_gone fa; pair_up")
 
 
