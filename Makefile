@@ -9,13 +9,13 @@ SETUP := qemu-test/setup
 export FERROCE_CACHE FERROCE_MIRROR KERNEL_VERSION KDIR
 
 .DEFAULT_GOAL := help
-.PHONY: help setup modules tools demo check shell vng fmt lint clean distclean
+.PHONY: help setup modules tools demo check sim shell vng fmt lint clean distclean
 
 help: ## show this text
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 	@echo
 	@echo "  KDIR=DIR          build the modules against your own prepared kernel tree"
-	@echo "  SUITE=NAME        one suite of make check: unit lint verbs pyverbs perftest ulp interop kselftest"
+	@echo "  SUITE=NAME        one suite of make check: unit sim lint verbs pyverbs perftest ulp interop kselftest"
 	@echo "  FERROCE_CACHE=DIR where root, kernel and crates are kept (~/.cache/ferroce)"
 	@echo "  KERNEL_VERSION=V  kernel to take instead of the newest of the series"
 
@@ -34,6 +34,9 @@ demo: setup modules tools ## show ferroce at work in a guest, beside rdma_rxe
 
 check: setup modules tools ## run every test, or those of SUITE
 	@qemu-test/check $(SUITE)
+
+sim: tools ## one run of the simulator, by SEED, with a trace; PCAP=FILE keeps its packets
+	@build/bin/ferroce-sim run $(or $(SEED),0) $(if $(PCAP),--pcap '$(PCAP)')
 
 shell: setup modules tools ## a shell in a guest with two namespaces and the module loaded
 	@qemu-test/guest --topology pair --shell

@@ -24,7 +24,7 @@ CLONE = Path(__file__).resolve().parents[2]
 SELFTESTS = CLONE / "qemu-test" / "selftests"
 RESULTS = CLONE / "build" / "results"
 GUEST_SUITES = ["kselftest", "verbs", "net", "pyverbs", "perftest", "ulp", "interop"]
-SUITES = ["lint", "unit", *GUEST_SUITES]
+SUITES = ["lint", "unit", "sim", *GUEST_SUITES]
 GUEST_LINE = re.compile(r"^# guest: (.+)$", re.MULTILINE)
 CARGO_LINE = re.compile(r"^test (.+) \.\.\. (ok|FAILED|ignored)(?:, (.*))?$")
 SECONDS_A_SCRIPT = 1100
@@ -34,6 +34,7 @@ EPILOG = """\
 suites:
   lint       formatters and linters
   unit       the engine and the user tools, on this host
+  sim        the engine in thousands of simulated runs, on this host
   kselftest  the module and /dev/ferroce, in a guest
   verbs      stock rdma-core on the device: data, errors, events, teardown
   net        counters, multicast, kinds of interfaces, what happens to them
@@ -111,6 +112,17 @@ class Check:
         reader.cut_off("lint ended early")
         if not reader.ended:
             self.add(Result("lint", "qemu-test/lint", "run", FAILED, "it did not begin"))
+
+    def sim(self):
+        """The simulator's runs; it says itself whether they have met enough."""
+        reader = Reader("sim", self.add, self.script_done)
+        self.host(
+            [CLONE / "build" / "bin" / "ferroce-sim", "suite", "--cover", RESULTS / "sim-coverage.txt"],
+            CLONE, reader.line,
+        )
+        reader.cut_off("the simulator ended early")
+        if not reader.ended:
+            self.add(Result("sim", "ferroce-sim", "run", FAILED, "it did not begin"))
 
     def unit(self):
         """The host tests of the engine and of the user tools."""

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reads the RoCEv2 packets of a capture file.
+//! Capture files: reads the RoCEv2 packets of one, writes one.
 
 /// A RoCEv2 packet of a capture.
 #[derive(Clone, Debug)]
@@ -58,4 +58,22 @@ fn roce(frame: &[u8]) -> Option<Captured> {
         body: body.to_vec(),
         icrc: *icrc,
     })
+}
+
+/// A capture file, with times in nanoseconds, of Ethernet frames.
+pub fn write<'a>(frames: impl Iterator<Item = (u64, &'a [u8])>) -> Vec<u8> {
+    const ETHERNET: u32 = 1;
+    let mut file = vec![0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0];
+    for word in [0, 0, 1 << 16, ETHERNET] {
+        file.extend(word.to_le_bytes());
+    }
+    for (at, frame) in frames {
+        let (seconds, rest) = (at / 1_000_000_000, at % 1_000_000_000);
+        let len = frame.len() as u32;
+        for word in [seconds as u32, rest as u32, len, len] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend_from_slice(frame);
+    }
+    file
 }

@@ -3,6 +3,7 @@
 //! Memory regions of a simulated host, with a count of how often each byte was written through them.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use crate::Access;
 use crate::AtomicOp;
@@ -19,6 +20,7 @@ struct Region {
     flushable: u8,
     /// What was flushed.
     flushes: Vec<Option<(u64, u64)>>,
+    revoked: bool,
 }
 
 impl Region {
@@ -32,9 +34,9 @@ impl Region {
     }
 }
 
-/// The memory regions of a host.
-#[derive(Default)]
-pub struct HostMemory(RefCell<Vec<Region>>);
+/// The memory regions of a host; clones share them.
+#[derive(Clone, Default)]
+pub struct HostMemory(Rc<RefCell<Vec<Region>>>);
 
 impl HostMemory {
     /// Registers `len` bytes of zeroes at `va` under `key`.
@@ -47,6 +49,7 @@ impl HostMemory {
             denied: Vec::new(),
             flushable: 3,
             flushes: Vec::new(),
+            revoked: false,
         });
     }
 
@@ -69,6 +72,13 @@ impl HostMemory {
         let regions = self.0.borrow();
         let region = regions.iter().find(|r| r.key == key);
         region.expect("a registered key").flushes.clone()
+    }
+
+    /// Makes a key invalid; the host's own program still sees the memory.
+    pub fn revoke(&self, key: u32) {
+        let mut regions = self.0.borrow_mut();
+        let region = regions.iter_mut().find(|r| r.key == key);
+        region.expect("a registered key").revoked = true;
     }
 
     /// Removes a region.
@@ -116,6 +126,9 @@ impl HostMemory {
         let mut regions = self.0.borrow_mut();
         let region = regions.iter_mut().find(|r| r.key == key);
         let region = region.ok_or(MemError::Key)?;
+        if access.is_some() && region.revoked {
+            return Err(MemError::Key);
+        }
         if access.is_some_and(|access| region.denied.contains(&access)) {
             return Err(MemError::Access);
         }

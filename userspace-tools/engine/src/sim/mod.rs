@@ -9,6 +9,7 @@ mod memory;
 mod net;
 mod pair;
 mod rng;
+pub mod world;
 
 pub use craft::craft;
 pub use endpoint::Endpoint;
