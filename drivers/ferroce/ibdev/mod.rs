@@ -16,6 +16,7 @@ use crate::{
                 AhAttr,
                 PathAttr, //
             },
+            pma::PortCounters,
             stats::StatName,
             wr::{
                 RecvWrs,
@@ -33,7 +34,10 @@ use crate::{
     },
     registry,
     verbs::{
-        counters,
+        counters::{
+            self,
+            Counter, //
+        },
         cq,
         create::QpInit,
         device::limits,
@@ -99,6 +103,19 @@ impl ib::Driver for Door {
 
     fn counter(dev: &Device, index: usize) -> u64 {
         dev.counters.sum(index)
+    }
+
+    fn port_counters(dev: &Device) -> PortCounters {
+        let sum = |counter: Counter| dev.counters.sum(counter as usize);
+        PortCounters {
+            link_downed: sum(Counter::LinkDowned),
+            receive_errors: sum(Counter::BadIcrc).wrapping_add(sum(Counter::Malformed)),
+            send_discards: sum(Counter::SendErrors),
+            sent_bytes: sum(Counter::SentBytes),
+            received_bytes: sum(Counter::ReceivedBytes),
+            sent_packets: sum(Counter::SentPackets),
+            received_packets: sum(Counter::ReceivedPackets),
+        }
     }
 
     fn alloc_pd(dev: ArcBorrow<'_, Device>, kernel: bool) -> Result<Arc<Pd>> {

@@ -14,6 +14,7 @@ pub(crate) mod device;
 pub(crate) mod gid;
 mod mmap;
 mod ops;
+pub(crate) mod pma;
 pub(crate) mod port;
 mod slot;
 pub(crate) mod stats;
@@ -76,6 +77,9 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// The value of counter `index` of [`Self::COUNTERS`].
     fn counter(dev: &Self::Device, index: usize) -> u64;
+
+    /// What the port has counted, for the performance manager.
+    fn port_counters(dev: &Self::Device) -> pma::PortCounters;
 
     /// A new protection domain, for a process or for a `kernel` user.
     fn alloc_pd(dev: ArcBorrow<'_, Self::Device>, kernel: bool) -> Result<Arc<Self::Pd>>;

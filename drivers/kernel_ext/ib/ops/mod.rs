@@ -21,6 +21,7 @@ mod srq;
 use super::{
     device::DeviceSlot,
     mmap::Mapping,
+    pma,
     slot::Slot,
     stats,
     Driver, //
@@ -119,6 +120,7 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         destroy_qp: Some(destroy_qp::<D>),
         post_send: Some(post_send::<D>),
         post_recv: Some(post_recv::<D>),
+        process_mad: Some(pma::process_mad::<D>),
         dealloc_driver: Some(DeviceSlot::<D>::dealloc),
         size_ib_pd: size_of::<PdSlot<D>>(),
         size_ib_ah: size_of::<AhSlot<D>>(),
