@@ -28,6 +28,7 @@ fn check(addr: usize, len: usize) -> Result<*mut u8> {
 
 /// The right to reach all kernel memory, which the RDMA core gives to a kernel user's
 /// memory region: such a user answers for its addresses, as with a device that does DMA.
+#[derive(Clone, Copy)]
 pub(crate) struct DirectMap(());
 
 impl DirectMap {

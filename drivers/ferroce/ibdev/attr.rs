@@ -32,6 +32,7 @@ pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
         | bindings::ib_device_cap_flags_IB_DEVICE_CURR_QP_STATE_MOD
         | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID
         | bindings::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE
+        | bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS
         | bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW
         | bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B
         | bindings::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL
@@ -58,6 +59,7 @@ pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
     attr.max_mcast_qp_attach = limits::GROUP_QPS as u32;
     attr.max_total_mcast_qp_attach = limits::GROUPS * limits::GROUP_QPS as u32;
     attr.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_HCA;
+    attr.max_fast_reg_page_list_len = limits::FAST_PAGES;
     attr.max_pkeys = 1;
     attr.local_ca_ack_delay = 15;
 }

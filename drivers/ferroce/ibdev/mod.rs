@@ -45,6 +45,7 @@ use crate::{
         Ah,
         Cq,
         Device,
+        FastMr,
         Mr,
         Mw,
         Pd,
@@ -79,6 +80,7 @@ impl ib::Driver for Door {
     type Srq = Srq;
     type Qp = Qp;
     type Mr = Mr;
+    type FastMr = FastMr;
     type Mw = Mw;
 
     fn link_ops() -> &'static LinkOps {
@@ -152,6 +154,34 @@ impl ib::Driver for Door {
 
     fn get_dma_mr(pd: ArcBorrow<'_, Pd>, memory: DirectMap, access: u32) -> Result<Arc<Mr>> {
         Mr::dma(&pd, memory, access)
+    }
+
+    fn alloc_fast_mr(
+        pd: ArcBorrow<'_, Pd>,
+        memory: DirectMap,
+        max_pages: u32,
+    ) -> Result<Arc<FastMr>> {
+        FastMr::new(&pd, memory, max_pages)
+    }
+
+    fn fast_mr_key(mr: &FastMr) -> u32 {
+        mr.key()
+    }
+
+    fn begin_pages(mr: &FastMr) {
+        mr.begin_pages();
+    }
+
+    fn add_page(mr: &FastMr, addr: u64) -> Result {
+        mr.add_page(addr)
+    }
+
+    fn end_pages(mr: &FastMr, iova: u64, len: u64, page_size: u32) -> Result {
+        mr.end_pages(iova, len, page_size)
+    }
+
+    fn free_fast_mr(mr: Arc<FastMr>) {
+        mr.free();
     }
 
     fn mr_keys(mr: &Mr) -> (u32, u32) {

@@ -6,6 +6,7 @@ use super::{
     counters::Counters,
     multicast::Groups,
     Ah,
+    FastMr,
     Mr,
     Mw,
     Qp,
@@ -69,6 +70,10 @@ pub(crate) mod limits {
     pub(crate) const GROUP_QPS: usize = 64;
     /// Memory windows, in the same space.
     pub(crate) const MW: core::ops::Range<u32> = MR.end..1 << 23;
+    /// Regions for fast registration, in the same space.
+    pub(crate) const FAST_MR: core::ops::Range<u32> = MW.end..1 << 24;
+    /// Pages of a fast registration.
+    pub(crate) const FAST_PAGES: u32 = 512;
     /// Entries of the GID table.
     pub(crate) const GIDS: i32 = 1024;
 }
@@ -116,6 +121,9 @@ pub(crate) struct Device {
     /// The same for windows, whose indices are others.
     #[pin]
     pub(crate) mws: RcuTable<Mw>,
+    /// The same for fast registrations.
+    #[pin]
+    pub(super) fast_mrs: RcuTable<FastMr>,
     /// Where the search for the next free number begins.
     #[pin]
     pub(crate) next: Mutex<Cursors>,
@@ -138,6 +146,8 @@ pub(crate) struct Cursors {
     pub(crate) mr: u32,
     /// Index of a window's key.
     pub(crate) mw: u32,
+    /// Index of a fast registration's key.
+    pub(crate) fast_mr: u32,
     /// Variant byte of the next memory key.
     pub(crate) variant: u8,
 }
@@ -160,6 +170,7 @@ impl Device {
                 srqs <- RcuTable::new(),
                 ahs <- RcuTable::new(),
                 mws <- RcuTable::new(),
+                fast_mrs <- RcuTable::new(),
                 next <- new_mutex!(Cursors::default()),
                 next_pd: AtomicU32::new(1),
                 next_ah: AtomicU32::new(0),

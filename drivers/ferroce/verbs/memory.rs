@@ -6,6 +6,10 @@
 //! stays there until the section ends.
 
 use super::{
+    fast::{
+        self,
+        FastMr, //
+    },
     mr::{
         self,
         Backing, //
@@ -57,6 +61,10 @@ impl<'a> PdMemory<'a> {
         needed: u32,
         f: impl FnOnce(&Backing, usize) -> Result<R, MemError>,
     ) -> Result<R, MemError> {
+        if fast::is_fast(key) {
+            let mr = self.fast(key).ok_or(MemError::Key)?;
+            return mr.with(self.who.pd, key, span, needed, f);
+        }
         match self.dev.mrs.get(key >> 8, self.rcu) {
             Some(mr) if mr.key() == key => {
                 let start = mr.locate(self.who.pd, span.0, span.1, needed)?;
@@ -69,6 +77,10 @@ impl<'a> PdMemory<'a> {
                 .ok_or(MemError::Key)?
                 .with(self.who, key, span, needed, self.rcu, f),
         }
+    }
+
+    fn fast(&self, key: u32) -> Option<ArcBorrow<'a, FastMr>> {
+        self.dev.fast_mrs.get(key >> 8, self.rcu)
     }
 
     fn window(&self, key: u32) -> Option<ArcBorrow<'a, Mw>> {
@@ -106,13 +118,18 @@ impl<'a> PdMemory<'a> {
                     .and_then(|mw| mw.bind(self.who, &bind, self.rcu))
             }
             LocalOp::Invalidate { key } => self.take_away(key),
-            LocalOp::Register { .. } => None,
+            LocalOp::Register { mr, key, access } => self
+                .fast(mr)
+                .and_then(|mr| mr.register(self.who.pd, key, access)),
         };
         done.ok_or(WcStatus::MwBindErr)
     }
 
     /// Invalidates a key; `None` if this QP may not.
     fn take_away(&self, key: u32) -> Option<()> {
+        if fast::is_fast(key) {
+            return self.fast(key)?.invalidate(self.who.pd, key);
+        }
         self.window(key)?.invalidate(self.who, key, self.rcu)
     }
 }

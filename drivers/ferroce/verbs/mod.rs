@@ -14,6 +14,7 @@ pub(crate) mod cq;
 pub(crate) mod create;
 pub(crate) mod device;
 mod env;
+pub(crate) mod fast;
 mod memory;
 pub(crate) mod mr;
 mod multicast;
@@ -32,6 +33,7 @@ pub(crate) use self::{
         Device,
         Pd, //
     },
+    fast::FastMr,
     mr::Mr,
     mw::Mw,
     qp::Qp,

@@ -7,6 +7,7 @@
 
 use super::{
     device::limits,
+    fast::Pages,
     Device,
     Pd, //
 };
@@ -66,6 +67,8 @@ pub(super) enum Backing {
     User(Umem),
     /// All kernel memory, of which byte 0 is address 0.
     Kernel(DirectMap),
+    /// Pages that a kernel user listed.
+    Listed(Pages),
 }
 
 impl Backing {
@@ -74,6 +77,7 @@ impl Backing {
         match self {
             Self::User(umem) => umem.read(start, dst).map_err(|_| MemError::Fault),
             Self::Kernel(memory) => memory.read(start, dst).map_err(|_| MemError::Fault),
+            Self::Listed(pages) => pages.read(start, dst).map_err(|_| MemError::Fault),
             Self::Nothing => Err(MemError::Fault),
         }
     }
@@ -83,6 +87,7 @@ impl Backing {
         match self {
             Self::User(umem) => umem.write(start, src).map_err(|_| MemError::Fault),
             Self::Kernel(memory) => memory.write(start, src).map_err(|_| MemError::Fault),
+            Self::Listed(pages) => pages.write(start, src).map_err(|_| MemError::Fault),
             Self::Nothing => Err(MemError::Fault),
         }
     }
@@ -97,6 +102,7 @@ impl Backing {
         match self {
             Self::User(umem) => umem.word(start).map(f).map_err(|_| MemError::Access),
             Self::Kernel(memory) => memory.word(start).map(f).map_err(|_| MemError::Access),
+            Self::Listed(pages) => pages.word(start).map(f).map_err(|_| MemError::Access),
             Self::Nothing => Err(MemError::Fault),
         }
     }

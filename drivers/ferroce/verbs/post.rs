@@ -71,6 +71,11 @@ impl Element {
                 self.put(40, swap.to_ne_bytes());
                 self.put(48, rkey.to_ne_bytes());
             }
+            Target::Register { mr, key, access } => {
+                self.put(24, u64::from(mr).to_ne_bytes());
+                self.put(32, key.to_ne_bytes());
+                self.put(36, access.to_ne_bytes());
+            }
             Target::Datagram {
                 ah,
                 qpn,

@@ -123,6 +123,12 @@ fn operation(opcode: u32, raw: &[u8; SEND_HEADER]) -> Option<SendOp> {
         bindings::ib_wr_opcode_IB_WR_RDMA_WRITE => SendOp::Write { va, rkey },
         bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM => SendOp::WriteImm { va, rkey, imm },
         bindings::ib_wr_opcode_IB_WR_RDMA_READ => SendOp::Read { va, rkey },
+        // A process that writes this has no region for it.
+        bindings::ib_wr_opcode_IB_WR_REG_MR => SendOp::Local(LocalOp::Register {
+            mr: u32_at(raw, 24),
+            key: rkey,
+            access: u32_at(raw, 36),
+        }),
         bindings::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP => SendOp::CompareSwap {
             va,
             rkey: u32_at(raw, 48),

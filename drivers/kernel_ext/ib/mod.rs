@@ -60,6 +60,8 @@ pub(crate) trait Driver: Sized + 'static {
     type Qp: Send + Sync;
     /// Memory region.
     type Mr: Send + Sync;
+    /// Region for fast registration.
+    type FastMr: Send + Sync;
     /// Memory window.
     type Mw: Send + Sync;
 
@@ -112,6 +114,22 @@ pub(crate) trait Driver: Sized + 'static {
         memory: DirectMap,
         access: u32,
     ) -> Result<Arc<Self::Mr>>;
+    /// A kernel user's region for fast registration, of up to `max_pages` pages.
+    fn alloc_fast_mr(
+        pd: ArcBorrow<'_, Self::Pd>,
+        memory: DirectMap,
+        max_pages: u32,
+    ) -> Result<Arc<Self::FastMr>>;
+    /// Its key to begin with.
+    fn fast_mr_key(mr: &Self::FastMr) -> u32;
+    /// Begins the list of pages for the next registration; in softirq too.
+    fn begin_pages(mr: &Self::FastMr);
+    /// Adds a page by its kernel address.
+    fn add_page(mr: &Self::FastMr, addr: u64) -> Result;
+    /// Ends the list: `len` bytes from `iova` on, in pages of `page_size` bytes.
+    fn end_pages(mr: &Self::FastMr, iova: u64, len: u64, page_size: u32) -> Result;
+    /// After this nothing reads or writes the memory.
+    fn free_fast_mr(mr: Arc<Self::FastMr>);
     /// lkey and rkey.
     fn mr_keys(mr: &Self::Mr) -> (u32, u32);
     /// After this nothing reads or writes the memory.

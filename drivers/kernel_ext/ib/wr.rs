@@ -31,6 +31,15 @@ pub(crate) enum Target {
         /// Value to store.
         swap: u64,
     },
+    /// A fast registration.
+    Register {
+        /// The region's key as it was.
+        mr: u32,
+        /// Its key from now on.
+        key: u32,
+        /// `IB_ACCESS_*`.
+        access: u32,
+    },
     /// A datagram.
     Datagram {
         /// Number of the address handle.
@@ -166,6 +175,19 @@ impl SendWr<'_> {
                     rkey: wr.rkey,
                     compare_add: wr.compare_add,
                     swap: wr.swap,
+                }
+            }
+            bindings::ib_wr_opcode_IB_WR_REG_MR => {
+                // SAFETY: with this opcode the request is the first field of an `ib_reg_wr`,
+                // whose region is alive.
+                let (wr, mr) = unsafe {
+                    let wr = &*wr.cast::<bindings::ib_reg_wr>();
+                    (wr, (*wr.mr).lkey)
+                };
+                Target::Register {
+                    mr,
+                    key: wr.key,
+                    access: wr.access as u32,
                 }
             }
             _ => return Err(EINVAL),

@@ -13,6 +13,7 @@
 mod ah;
 mod cq;
 mod mcast;
+mod fast;
 mod mr;
 mod port;
 mod qp;
@@ -49,6 +50,7 @@ type AhSlot<D> = Slot<bindings::ib_ah, <D as Driver>::Ah>;
 type CqSlot<D> = Slot<bindings::ib_cq, <D as Driver>::Cq>;
 type QpSlot<D> = Slot<bindings::ib_qp, <D as Driver>::Qp>;
 type SrqSlot<D> = Slot<bindings::ib_srq, <D as Driver>::Srq>;
+type FastMrSlot<D> = Slot<bindings::ib_mr, <D as Driver>::FastMr>;
 type MrSlot<D> = Slot<bindings::ib_mr, <D as Driver>::Mr>;
 type MwSlot<D> = Slot<bindings::ib_mw, <D as Driver>::Mw>;
 type ContextSlot = bindings::ib_ucontext;
@@ -100,6 +102,8 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         reg_user_mr: Some(reg_user_mr::<D>),
         rereg_user_mr: Some(rereg_user_mr::<D>),
         get_dma_mr: Some(get_dma_mr::<D>),
+        alloc_mr: Some(fast::alloc_mr::<D>),
+        map_mr_sg: Some(fast::map_mr_sg::<D>),
         dereg_mr: Some(dereg_mr::<D>),
         alloc_mw: Some(alloc_mw::<D>),
         dealloc_mw: Some(dealloc_mw::<D>),

@@ -4,6 +4,7 @@
 
 use super::{
     errno,
+    fast,
     MrSlot,
     MwSlot,
     PdSlot, //
@@ -151,6 +152,13 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
     ib: *mut bindings::ib_mr,
     _udata: *mut bindings::ib_udata,
 ) -> c_int {
+    // SAFETY: the core gives back what `alloc_mr` made, of this type.
+    unsafe {
+        if (*ib).type_ == bindings::ib_mr_type_IB_MR_TYPE_MEM_REG {
+            fast::free_mr::<D>(ib);
+            return 0;
+        }
+    }
     // SAFETY: the core gives back what `new_mr` made; it is gone once we succeed.
     errno(unsafe {
         D::dereg_mr(MrSlot::<D>::get(ib)).map(|()| {
