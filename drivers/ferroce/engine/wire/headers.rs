@@ -86,7 +86,7 @@ impl Feth {
         let (word, rest) = be32(bytes)?;
         let header = Self {
             placement: (word & 0x0f) as u8,
-            selectivity: (word >> 4 & 0x03) as u8,
+            selectivity: ((word >> 4) & 0x03) as u8,
         };
         Some((header, rest))
     }
@@ -97,7 +97,7 @@ impl Feth {
             0,
             0,
             0,
-            (self.selectivity & 0x03) << 4 | self.placement & 0x0f,
+            ((self.selectivity & 0x03) << 4) | (self.placement & 0x0f),
         ]
     }
 

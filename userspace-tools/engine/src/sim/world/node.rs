@@ -181,6 +181,7 @@ impl Node {
             max_inline: INLINE as u32,
             sq_stride: INLINE as u32,
             window: plan.window,
+            check_pkey: true,
         };
         let store = QpStorage::<VecStore> {
             sq: vec![SendWqe::ZERO; plan.sq],

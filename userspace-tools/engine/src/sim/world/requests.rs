@@ -39,7 +39,7 @@ fn operation(msg: &Msg, k: u32) -> Option<Operation> {
         SendOp::Datagram { imm: Some(_), .. } => SendOnlyImm,
         SendOp::Flush { .. } => Flush,
         SendOp::AtomicWrite { .. } => AtomicWrite,
-        SendOp::Local(_) | SendOp::Malformed => return None,
+        SendOp::Local(_) | SendOp::Malformed | SendOp::TooLong => return None,
     })
 }
 

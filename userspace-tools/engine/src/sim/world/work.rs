@@ -185,6 +185,7 @@ impl Msg {
             SendOp::AtomicWrite { .. } => "AtomicWrite",
             SendOp::Local(_) => "Local",
             SendOp::Malformed => "Malformed",
+            SendOp::TooLong => "TooLong",
         }
     }
 
