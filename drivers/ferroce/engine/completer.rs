@@ -4,12 +4,14 @@
 
 use super::queue::Place;
 use super::sgl;
+use super::timer::FETCH_NS;
 use super::wire::NakCode;
 use super::wire::Operation;
 use super::wire::Syndrome;
 use super::Count;
 use super::Env;
 use super::Instant;
+use super::MemError;
 use super::Packet;
 use super::Psn;
 use super::Qp;
@@ -163,11 +165,8 @@ impl<S: Store> Qp<S> {
             return;
         }
         let data = self.wqe_data(head.wqe);
-        if sgl::scatter(env.mem(), data, from, pkt.payload).is_err() {
-            self.fail_send(WcStatus::LocProtErr, env);
-            return;
-        }
-        self.fetched(now, env);
+        let placed = sgl::scatter(env.mem(), data, from, pkt.payload);
+        self.placed(now, placed, env);
     }
 
     /// The answer to an atomic: the old value goes to the local buffer in the machine's byte order.
@@ -183,11 +182,22 @@ impl<S: Store> Qp<S> {
             return;
         };
         let data = self.wqe_data(head);
-        if sgl::scatter(env.mem(), data, 0, &old.to_ne_bytes()).is_err() {
-            self.fail_send(WcStatus::LocProtErr, env);
-            return;
+        let placed = sgl::scatter(env.mem(), data, 0, &old.to_ne_bytes());
+        self.placed(now, placed, env);
+    }
+
+    /// One packet of the oldest READ or atomic has been placed, or not. An answer for memory that is being fetched is
+    /// asked for again, which costs no retry: nothing was lost.
+    fn placed(&mut self, now: Instant, placed: Result<(), MemError>, env: &mut impl Env) {
+        match placed {
+            Ok(()) => self.fetched(now, env),
+            Err(MemError::Absent) => {
+                self.go_back();
+                self.req.recovering = true;
+                self.req.stalled = Some(now.after(FETCH_NS));
+            }
+            Err(_) => self.fail_send(WcStatus::LocProtErr, env),
         }
-        self.fetched(now, env);
     }
 
     /// One packet of the oldest READ or atomic has been placed.

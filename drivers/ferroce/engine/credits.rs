@@ -84,6 +84,12 @@ impl<S: Store> Qp<S> {
         });
     }
 
+    /// What lies behind `place` was not sent after all.
+    pub(super) fn forget_asking(&mut self, place: Place) {
+        let asking = &mut self.req.limit.asking;
+        *asking = asking.filter(|asking| asking.behind <= place);
+    }
+
     /// Whether the packet before `place` asks for credits.
     pub(super) fn asks_for_credits(&self, place: Place) -> bool {
         let asking = self.req.limit.asking;

@@ -33,10 +33,12 @@ impl<S: Store> Qp<S> {
             env.count(Count::NoBuffer);
             return;
         };
-        if self
-            .place_datagram(pkt, self.recv_list(&recv), env)
-            .is_err()
-        {
+        let placed = self.place_datagram(pkt, self.recv_list(&recv), env);
+        if placed == Err(MemError::Absent) {
+            env.count(Count::NoBuffer);
+            return;
+        }
+        if placed.is_err() {
             self.fail_receive(WcStatus::LocProtErr, env);
             env.event(QpEvent::Fatal);
             self.set_error(env);

@@ -38,6 +38,9 @@ pub enum MemError {
     Range,
     /// The region is allowed but its memory is not there.
     Fault,
+    /// Allowed, but not there yet: the memory is being fetched, and nothing was accessed. The same access may be tried
+    /// again in a moment. No answer of [`Memory::check`].
+    Absent,
 }
 
 /// An atomic on 8 bytes (section 9.4.5).
@@ -59,7 +62,7 @@ pub enum AtomicOp {
 
 /// Registered memory. Keys must belong to the queue pair's protection domain.
 pub trait Memory {
-    /// Whether `len` bytes at `va` may be accessed.
+    /// Whether `len` bytes at `va` may be accessed. They may soon be, so this is the time to fetch what is not there.
     fn check(&self, key: u32, va: u64, len: u64, access: Access) -> Result<(), MemError>;
 
     /// Copies out of a region.

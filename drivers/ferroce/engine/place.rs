@@ -3,7 +3,7 @@
 //! Execution of a request packet that is next in order (sections 9.4 and 9.7.4.1).
 
 use super::attrs::access_flags;
-use super::responder::remote_error;
+use super::responder::refusal;
 use super::responder::Message;
 use super::responder::Refusal;
 use super::sgl;
@@ -16,6 +16,7 @@ use super::AtomicOp;
 use super::Completion;
 use super::Count;
 use super::Env;
+use super::MemError;
 use super::Memory;
 use super::Packet;
 use super::Qp;
@@ -117,7 +118,16 @@ impl<S: Store> Qp<S> {
             ));
         }
         let failed = Refusal::Receive(WcStatus::LocProtErr, NakCode::RemoteOperational);
-        sgl::scatter(env.mem(), self.recv_list(&recv), before, pkt.payload).map_err(|_| failed)?;
+        let list = self.recv_list(&recv);
+        match sgl::scatter(env.mem(), list, before, pkt.payload) {
+            Ok(()) => (),
+            Err(MemError::Absent) => {
+                // The rest of the buffer will be wanted next. Whether it may be is seen then.
+                let _ = sgl::check(env.mem(), list, Access::LocalWrite);
+                return Err(Refusal::Absent);
+            }
+            Err(_) => return Err(failed),
+        }
         if !pkt.opcode.op.ends() {
             self.resp.message = Message::Send { len };
             return Ok(1);
@@ -188,7 +198,7 @@ impl<S: Store> Qp<S> {
             let at = va.wrapping_add(u64::from(done));
             env.mem()
                 .write(rkey, at, pkt.payload, Access::RemoteWrite)
-                .map_err(|error| Refusal::Nak(remote_error(error)))?;
+                .map_err(refusal)?;
         }
         if !ends {
             self.resp.message = Message::Write {
@@ -226,7 +236,7 @@ impl<S: Store> Qp<S> {
         }
         env.mem()
             .check(reth.rkey, reth.va, len, access)
-            .map_err(|error| Refusal::Nak(remote_error(error)))
+            .map_err(refusal)
     }
 
     /// An RDMA READ request: its answer goes out when polled for.
@@ -254,7 +264,7 @@ impl<S: Store> Qp<S> {
         let range = (feth.selectivity == Feth::RANGE).then_some((reth.va, u64::from(reth.len)));
         env.mem()
             .flush(reth.rkey, range, feth.placement)
-            .map_err(|error| Refusal::Nak(remote_error(error)))?;
+            .map_err(refusal)?;
         self.finish_message();
         self.remember_placement(pkt.bth.psn, self.resp.msn);
         Ok(1)
@@ -271,7 +281,7 @@ impl<S: Store> Qp<S> {
         }
         env.mem()
             .atomic_write(reth.rkey, reth.va, data)
-            .map_err(|error| Refusal::Nak(remote_error(error)))?;
+            .map_err(refusal)?;
         self.finish_message();
         self.remember_placement(pkt.bth.psn, self.resp.msn);
         Ok(1)
@@ -291,10 +301,7 @@ impl<S: Store> Qp<S> {
             },
             _ => AtomicOp::FetchAdd { add: eth.swap_add },
         };
-        let old = env
-            .mem()
-            .atomic(eth.rkey, eth.va, op)
-            .map_err(|error| Refusal::Nak(remote_error(error)))?;
+        let old = env.mem().atomic(eth.rkey, eth.va, op).map_err(refusal)?;
         self.finish_message();
         self.remember_atomic(pkt.bth.psn, old, self.resp.msn);
         Ok(1)

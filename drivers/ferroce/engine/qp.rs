@@ -51,6 +51,8 @@ pub struct Qp<S: Store> {
     pub(super) established: bool,
     /// Requests go before answers in the next poll; they take turns.
     pub(super) requests_first: bool,
+    /// When [`Qp::poll_transmit`] was called last.
+    pub(super) polled: Instant,
 }
 
 impl<S: Store> Qp<S> {
@@ -68,6 +70,7 @@ impl<S: Store> Qp<S> {
             report_drained: false,
             established: false,
             requests_first: false,
+            polled: Instant(0),
         }
     }
 
@@ -281,6 +284,7 @@ impl<S: Store> Qp<S> {
         env: &mut impl Env,
     ) -> Option<Transmit> {
         let max = u32::try_from(max_packets).unwrap_or(u32::MAX).max(1);
+        self.polled = now;
         self.complete_unacknowledged(env);
         self.requests_first = !self.requests_first;
         if self.requests_first {
@@ -292,7 +296,7 @@ impl<S: Store> Qp<S> {
         }
     }
 
-    /// The run cannot be sent because its memory is not there (any more).
+    /// The run cannot be sent because its memory is not there (any more, or yet).
     pub fn transmit_failed(&mut self, t: &Transmit, error: MemError, env: &mut impl Env) {
         use super::transmit::Source;
         match t.source {
@@ -301,7 +305,13 @@ impl<S: Store> Qp<S> {
                     wqe: t.wqe,
                     packet: t.packet,
                 };
-                self.request_failed(place, env);
+                match error {
+                    MemError::Absent => self.request_stalled(place),
+                    _ => self.request_failed(place, env),
+                }
+            }
+            Source::ReadResponse(n) if error == MemError::Absent => {
+                self.response_stalled(n, t.packet);
             }
             Source::ReadResponse(_) => self.response_failed(t.psn, error, env),
             Source::AtomicAck(_) | Source::Ack(_) => (),
@@ -310,14 +320,25 @@ impl<S: Store> Qp<S> {
 
     /// When [`Qp::handle_timeout`] is to be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let (a, b) = (self.req.deadline, self.req.rnr_until);
-        a.into_iter().chain(b).min()
+        let waits = [
+            self.req.deadline,
+            self.req.rnr_until,
+            self.req.stalled,
+            self.resp.stalled,
+        ];
+        waits.into_iter().flatten().min()
     }
 
     /// Time has come to what [`Qp::poll_timeout`] has said; harmless if it has not.
     pub fn handle_timeout(&mut self, now: Instant, env: &mut impl Env) {
-        if self.req.rnr_until.is_some_and(|at| at <= now) {
-            self.req.rnr_until = None;
+        for wait in [
+            &mut self.req.rnr_until,
+            &mut self.req.stalled,
+            &mut self.resp.stalled,
+        ] {
+            if wait.is_some_and(|at| at <= now) {
+                *wait = None;
+            }
         }
         if self.req.deadline.is_some_and(|at| at <= now) {
             self.req.deadline = None;

@@ -3,6 +3,7 @@
 //! The peer's READs and atomics: answers that are on their way, and those kept in case they are asked for again
 //! (sections 9.7.5.1.2 to 9.7.5.1.5).
 
+use super::timer::FETCH_NS;
 use super::transmit::padded;
 use super::transmit::run;
 use super::transmit::Source;
@@ -307,6 +308,19 @@ impl<S: Store> Qp<S> {
             dest_qpn: self.attrs.dest_qpn,
             ah: None,
         })
+    }
+
+    /// The data of answer `n` from packet `k` on is being fetched: it goes out later.
+    pub(super) fn response_stalled(&mut self, n: u64, k: u32) {
+        let Some(entry) = self.replay_mut(n) else {
+            return;
+        };
+        let done = !entry.wanted();
+        entry.next = k;
+        if done {
+            self.resp.answers += 1;
+        }
+        self.resp.stalled = Some(self.polled.after(FETCH_NS));
     }
 
     /// Forgets all answers, sent or not.

@@ -7,6 +7,7 @@ use super::credits::Limit;
 use super::queue::Place;
 use super::queue::SendWqe;
 use super::sgl;
+use super::timer::FETCH_NS;
 use super::transmit::padded;
 use super::transmit::run;
 use super::transmit::Source;
@@ -53,6 +54,8 @@ pub(super) struct Requester {
     pub(super) deadline: Option<Instant>,
     /// When sending goes on after RNR.
     pub(super) rnr_until: Option<Instant>,
+    /// When to look again for memory that is being fetched.
+    pub(super) stalled: Option<Instant>,
     /// The cursor has gone back and nothing has been acknowledged since: further complaints are about packets that
     /// were sent before.
     pub(super) recovering: bool,
@@ -255,7 +258,8 @@ impl<S: Store> Qp<S> {
     /// The peer is not ready: nothing is sent before the time that it asked for, and then only the oldest request.
     fn held_back(&self) -> bool {
         let oldest = self.req.cursor.wqe == self.ring.head.wqe;
-        self.req.rnr_until.is_some() || self.req.probing && !oldest
+        let waits = self.req.rnr_until.is_some() || self.req.stalled.is_some();
+        waits || self.req.probing && !oldest
     }
 
     /// Whether a work request can start.
@@ -415,6 +419,18 @@ impl<S: Store> Qp<S> {
         self.req.window.lost();
         self.req.recovering = true;
         true
+    }
+
+    /// The memory of the request at `place` is being fetched: it goes out later.
+    pub(super) fn request_stalled(&mut self, place: Place) {
+        if self.req.cursor > place {
+            self.req.cursor = place;
+        }
+        if self.req.cursor == self.ring.head {
+            self.req.deadline = None;
+        }
+        self.forget_asking(place);
+        self.req.stalled = Some(self.polled.after(FETCH_NS));
     }
 
     /// The memory of the request at `place` has vanished between check and copy.

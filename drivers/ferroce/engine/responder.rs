@@ -2,12 +2,14 @@
 
 //! The responder: requests of the peer in the order of their PSNs, and the answers they get (sections 9.7.4, 9.8.3).
 
+use super::rnr_delay_ns;
 use super::wire::Credits;
 use super::wire::NakCode;
 use super::wire::Operation;
 use super::wire::Syndrome;
 use super::Count;
 use super::Env;
+use super::Instant;
 use super::MemError;
 use super::Packet;
 use super::Psn;
@@ -71,12 +73,16 @@ pub(super) struct Responder {
     pub(super) unanswered: u32,
     /// Remembered entries of which an answer is still to be sent.
     pub(super) answers: u32,
+    /// When to look again for the data of an answer, which is being fetched.
+    pub(super) stalled: Option<Instant>,
 }
 
 /// Why a request is not executed.
 pub(super) enum Refusal {
     /// No receive buffer.
     NotReady,
+    /// The memory is being fetched.
+    Absent,
     /// The request is wrong or not allowed.
     Nak(NakCode),
     /// The request is fine or not, but the receive taken for it fails with this status.
@@ -114,6 +120,10 @@ impl<S: Store> Qp<S> {
                 self.resp.ack = !answered && (self.resp.ack || pkt.bth.ack_req);
             }
             Err(Refusal::NotReady) => self.refuse(Syndrome::Rnr(self.attrs.min_rnr_timer), env),
+            Err(Refusal::Absent) => {
+                let timer = fetch_timer(self.attrs.min_rnr_timer);
+                self.refuse(Syndrome::Rnr(timer), env);
+            }
             Err(Refusal::Nak(code)) => self.close(code, env),
             Err(Refusal::Receive(status, code)) => {
                 self.fail_receive(status, env);
@@ -168,7 +178,12 @@ impl<S: Store> Qp<S> {
         }
         match self.execute(pkt, env) {
             Ok(_) => (),
-            Err(Refusal::NotReady | Refusal::Nak(_) | Refusal::Receive(WcStatus::LocLenErr, _)) => {
+            Err(
+                Refusal::NotReady
+                | Refusal::Absent
+                | Refusal::Nak(_)
+                | Refusal::Receive(WcStatus::LocLenErr, _),
+            ) => {
                 self.resp.message = Message::None;
             }
             Err(Refusal::Receive(status, _)) => {
@@ -204,7 +219,7 @@ impl<S: Store> Qp<S> {
         env: &mut impl Env,
     ) -> Option<Transmit> {
         let serves = self.state.receives() || self.state == QpState::Error && self.resp.closing;
-        if !serves {
+        if !serves || self.resp.stalled.is_some() {
             return None;
         }
         if let Some(t) = self.poll_answer(max_packets, env) {
@@ -242,10 +257,27 @@ impl<S: Store> Qp<S> {
     }
 }
 
-/// The NAK for memory that a request of the peer cannot reach.
-pub(super) fn remote_error(error: MemError) -> NakCode {
+/// What is said about memory that a request of the peer cannot reach.
+pub(super) fn refusal(error: MemError) -> Refusal {
+    match error {
+        MemError::Absent => Refusal::Absent,
+        _ => Refusal::Nak(remote_error(error)),
+    }
+}
+
+fn remote_error(error: MemError) -> NakCode {
     match error {
         MemError::Key | MemError::Access | MemError::Range => NakCode::RemoteAccess,
-        MemError::Fault => NakCode::RemoteOperational,
+        MemError::Fault | MemError::Absent => NakCode::RemoteOperational,
+    }
+}
+
+/// The RNR timer that a peer gets while memory is fetched: long enough that few retries are spent on it.
+fn fetch_timer(least: u8) -> u8 {
+    const MILLISECOND: u8 = 14;
+    if rnr_delay_ns(least) < rnr_delay_ns(MILLISECOND) {
+        MILLISECOND
+    } else {
+        least
     }
 }

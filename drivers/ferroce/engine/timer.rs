@@ -14,6 +14,9 @@ impl Instant {
     }
 }
 
+/// How long to wait before memory that is being fetched is looked for again.
+pub(super) const FETCH_NS: u64 = 200_000;
+
 /// The local ACK timeout for its 5-bit code: 4.096 µs · 2^code; `None` for 0, which means no timeout (section 9.7.6.1.3).
 pub fn ack_timeout_ns(code: u8) -> Option<u64> {
     match code & 31 {

@@ -16,6 +16,8 @@ struct Region {
     data: Vec<u8>,
     writes: Vec<u8>,
     denied: Vec<Access>,
+    /// So many accesses find it absent.
+    absent: u32,
     /// Placements of FLUSH that it allows.
     flushable: u8,
     /// What was flushed.
@@ -47,6 +49,7 @@ impl HostMemory {
             data: vec![0; len],
             writes: vec![0; len],
             denied: Vec::new(),
+            absent: 0,
             flushable: 3,
             flushes: Vec::new(),
             revoked: false,
@@ -58,6 +61,20 @@ impl HostMemory {
         let mut regions = self.0.borrow_mut();
         let region = regions.iter_mut().find(|r| r.key == key);
         region.expect("a registered key").denied.push(access);
+    }
+
+    /// The next `times` accesses find the memory absent.
+    pub fn page_out(&self, key: u32, times: u32) {
+        let mut regions = self.0.borrow_mut();
+        let region = regions.iter_mut().find(|r| r.key == key);
+        region.expect("a registered key").absent = times;
+    }
+
+    /// Accesses that are still to find the memory absent.
+    pub fn still_absent(&self, key: u32) -> u32 {
+        let regions = self.0.borrow();
+        let region = regions.iter().find(|r| r.key == key);
+        region.expect("a registered key").absent
     }
 
     /// Allows only these placements of FLUSH.
@@ -137,19 +154,39 @@ impl HostMemory {
     }
 }
 
+impl HostMemory {
+    /// An access by the engine, which may find the memory absent.
+    fn access<T>(
+        &self,
+        key: u32,
+        va: u64,
+        len: u64,
+        access: Access,
+        act: impl FnOnce(&mut Region, std::ops::Range<usize>) -> T,
+    ) -> Result<T, MemError> {
+        self.with(key, va, len, Some(access), |region, range| {
+            if region.absent > 0 {
+                region.absent -= 1;
+                return Err(MemError::Absent);
+            }
+            Ok(act(region, range))
+        })?
+    }
+}
+
 impl Memory for HostMemory {
     fn check(&self, key: u32, va: u64, len: u64, access: Access) -> Result<(), MemError> {
         self.with(key, va, len, Some(access), |_, _| ())
     }
 
     fn read(&self, key: u32, va: u64, dst: &mut [u8], access: Access) -> Result<(), MemError> {
-        self.with(key, va, dst.len() as u64, Some(access), |r, range| {
+        self.access(key, va, dst.len() as u64, access, |r, range| {
             dst.copy_from_slice(&r.data[range]);
         })
     }
 
     fn write(&self, key: u32, va: u64, src: &[u8], access: Access) -> Result<(), MemError> {
-        self.with(key, va, src.len() as u64, Some(access), |r, range| {
+        self.access(key, va, src.len() as u64, access, |r, range| {
             r.data[range.clone()].copy_from_slice(src);
             r.writes[range]
                 .iter_mut()
@@ -158,7 +195,7 @@ impl Memory for HostMemory {
     }
 
     fn atomic(&self, key: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
-        self.with(key, va, 8, Some(Access::RemoteAtomic), |r, range| {
+        self.access(key, va, 8, Access::RemoteAtomic, |r, range| {
             let word = &mut r.data[range];
             let old = u64::from_ne_bytes(*word.first_chunk().expect("8 bytes"));
             let new = match op {
@@ -184,6 +221,10 @@ impl Memory for HostMemory {
         }
         if let Some((va, len)) = range {
             region.range(va, len)?;
+        }
+        if region.absent > 0 {
+            region.absent -= 1;
+            return Err(MemError::Absent);
         }
         region.flushes.push(range);
         Ok(())
