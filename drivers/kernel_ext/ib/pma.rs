@@ -79,7 +79,10 @@ fn answer(request: &[u8; MAD], counters: &PortCounters) -> Option<[u8; MAD]> {
         PORT_COUNTERS_EXTENDED => {
             put(ATTRIBUTE + 1, &[port]);
             put(ATTRIBUTE + 8, &words(counters.sent_bytes).to_be_bytes());
-            put(ATTRIBUTE + 16, &words(counters.received_bytes).to_be_bytes());
+            put(
+                ATTRIBUTE + 16,
+                &words(counters.received_bytes).to_be_bytes(),
+            );
             put(ATTRIBUTE + 24, &counters.sent_packets.to_be_bytes());
             put(ATTRIBUTE + 32, &counters.received_packets.to_be_bytes());
         }

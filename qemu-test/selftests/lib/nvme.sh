@@ -39,6 +39,7 @@ target_down() {
 # host_connect ADDRESS [OPTIONS]: prints the block device.
 host_connect() {
 	local address=$1 said instance
+	host_disconnect
 	modprobe -a nvme_fabrics nvme_rdma
 	exec 9<>/dev/nvme-fabrics
 	echo -n "transport=rdma,traddr=$address,trsvcid=4420,nqn=$NQN${2:+,$2}" >&9
@@ -46,9 +47,13 @@ host_connect() {
 	exec 9>&-
 	instance=$(sed -nE 's/.*instance=([0-9]+).*/\1/p' <<<"$said")
 	[ -n "$instance" ] || { echo "connect: '$said'" >&2; return 1; }
-	echo "$instance" >/tmp/nvme.instance
-	within 20 eval 'block=$(block_of "$instance") && [ -b "$block" ]' >&2
+	within 20 disk_there "$instance" >&2
 	block_of "$instance"
+}
+
+disk_there() {
+	local disk
+	disk=$(block_of "$1") && [ -b "$disk" ]
 }
 
 # block_of INSTANCE: the disk of that controller.
@@ -64,6 +69,7 @@ block_of() {
 
 host_disconnect() {
 	local control
-	control=/sys/class/nvme/nvme$(cat /tmp/nvme.instance)/delete_controller
-	[ ! -e "$control" ] || echo 1 >"$control"
+	for control in /sys/class/nvme/nvme*/delete_controller; do
+		[ ! -e "$control" ] || echo 1 >"$control"
+	done
 }

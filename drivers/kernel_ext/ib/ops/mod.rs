@@ -12,8 +12,8 @@
 
 mod ah;
 mod cq;
-mod mcast;
 mod fast;
+mod mcast;
 mod mr;
 mod port;
 mod qp;
