@@ -123,7 +123,7 @@ pub(super) fn create_cq(context: &Context, arg: Argument) -> Result {
         let waiters = Arc::pin_init(new_wait_queue!("ferroce CQ"), GFP_KERNEL)?;
         let cq = Cq::new(answer.entries, cq::Sink::Waiters(waiters.clone()))?;
         let handle = objects.cqs.reserve()?;
-        let shown = context.offer(RingKind::Cq, handle, cq.ring());
+        let shown = context.offer(RingKind::Cq, handle, &cq.ring());
         answer.ring = shown.inspect_err(|_| objects.cqs.release(handle))?;
         answer.handle = handle;
         answer.entries = cq.ring().capacity();

@@ -20,7 +20,10 @@ use crate::{
     kernel_ext::{
         ib::{
             self,
-            gid::PathAttr, //
+            gid::{
+                AhAttr,
+                PathAttr, //
+            }, //
         },
         timer,
         uapi::Argument, //
@@ -106,8 +109,8 @@ fn path_mtu(bytes: u32) -> Option<Mtu> {
         .find(|mtu| mtu.bytes() == bytes)
 }
 
-fn path(device: &Device, arg: &bindings::ferroce_modify_qp) -> Result<PathAttr> {
-    Ok(PathAttr {
+fn path(device: &Device, arg: &bindings::ferroce_modify_qp) -> Result<AhAttr> {
+    let path = PathAttr {
         src: address(device.ib.hold().ok_or(ENODEV)?.gid(arg.sgid_index)?),
         dst: address(arg.dgid),
         traffic_class: arg.traffic_class,
@@ -117,7 +120,9 @@ fn path(device: &Device, arg: &bindings::ferroce_modify_qp) -> Result<PathAttr> 
             arg.hop_limit
         },
         flow_label: arg.flow_label,
-    })
+    };
+    let sgid_index = arg.sgid_index.try_into()?;
+    Ok(AhAttr::plain(path, arg.dgid, sgid_index))
 }
 
 /// The IP address that a RoCEv2 GID is: IPv4 is mapped into IPv6 (IBTA annex A17.4.5).

@@ -368,9 +368,14 @@ impl<S: Store> Qp<S> {
         }
     }
 
+    /// No request of which something was sent is incomplete.
+    pub fn is_drained(&self) -> bool {
+        self.ring.head.wqe >= self.req.started
+    }
+
     /// Reports, once, that a queue pair in SQD has no request in flight.
     pub(super) fn check_drained(&mut self, env: &mut impl Env) {
-        let drained = self.ring.head.wqe >= self.req.started;
+        let drained = self.is_drained();
         if self.state == QpState::Sqd && self.report_drained && drained {
             self.report_drained = false;
             env.event(QpEvent::SqDrained);

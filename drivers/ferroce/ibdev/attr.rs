@@ -107,7 +107,11 @@ pub(super) fn caps(init: &QpInit) -> bindings::ib_qp_cap {
     }
 }
 
-/// The changes that `mask` selects. Fails with `EINVAL` for a state or an MTU that there is not.
+/// Access flags of a QP: those for the peer count, the others have no meaning there.
+const ACCESS: u32 = bindings::ib_access_flags_IB_ACCESS_SUPPORTED;
+
+/// The changes that `mask` selects. Fails with `EINVAL` for a state, an MTU, a P_Key index or
+/// access flags that there are not, and for more READs in flight than the device has.
 pub(super) fn modify(attr: &bindings::ib_qp_attr, mask: u32) -> Result<ModifyAttrs> {
     use bindings::*;
     let has = |bit| mask & bit != 0;
@@ -120,6 +124,14 @@ pub(super) fn modify(attr: &bindings::ib_qp_attr, mask: u32) -> Result<ModifyAtt
         false => None,
     };
     let access = attr.qp_access_flags as u32;
+    let reads = attr.max_rd_atomic.max(attr.max_dest_rd_atomic);
+    let reading = ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC | ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC;
+    if has(ib_qp_attr_mask_IB_QP_PKEY_INDEX) && attr.pkey_index != 0
+        || has(ib_qp_attr_mask_IB_QP_ACCESS_FLAGS) && access & !ACCESS != 0
+        || has(reading) && reads > limits::RD_ATOMIC
+    {
+        return Err(EINVAL);
+    }
     Ok(ModifyAttrs {
         cur_state: state(ib_qp_attr_mask_IB_QP_CUR_STATE, attr.cur_qp_state)?,
         state: state(ib_qp_attr_mask_IB_QP_STATE, attr.qp_state)?,
@@ -169,4 +181,8 @@ pub(super) fn query(qp: &Qp, attr: &mut bindings::ib_qp_attr) {
     attr.min_rnr_timer = now.min_rnr_timer;
     attr.max_rd_atomic = now.max_rd_atomic;
     attr.max_dest_rd_atomic = now.max_dest_rd_atomic;
+    attr.sq_draining = qp.is_draining().into();
+    if let Some(ah) = qp.ah() {
+        ah.fill(&mut attr.ah_attr);
+    }
 }

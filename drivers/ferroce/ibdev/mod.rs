@@ -12,10 +12,7 @@ use crate::{
         ib::{
             self,
             device::LinkOps,
-            gid::{
-                AhAttr,
-                PathAttr, //
-            },
+            gid::AhAttr,
             pma::PortCounters,
             stats::StatName,
             wr::{
@@ -62,6 +59,14 @@ use kernel::{
 };
 
 static LINK_OPS: LinkOps = LinkOps::new::<Door>();
+
+/// `EINVAL` for a number of completions that a queue cannot have.
+fn check_entries(entries: u32) -> Result {
+    (1..=limits::CQE)
+        .contains(&entries)
+        .then_some(())
+        .ok_or(EINVAL)
+}
 
 /// The door.
 pub(crate) struct Door;
@@ -203,14 +208,21 @@ impl ib::Driver for Door {
     }
 
     fn create_cq(_dev: ArcBorrow<'_, Device>, entries: u32, sink: CqSink) -> Result<Arc<Cq>> {
-        if entries > limits::CQE {
-            return Err(EINVAL);
-        }
+        check_entries(entries)?;
         Cq::new(entries, cq::Sink::Ib(sink))
     }
 
-    fn cq_ring(cq: &Cq) -> &Arc<Ring> {
+    fn cq_ring(cq: &Cq) -> Arc<Ring> {
         cq.ring()
+    }
+
+    fn larger_cq(cq: &Cq, entries: u32) -> Result<Arc<Ring>> {
+        check_entries(entries)?;
+        cq.larger(entries)
+    }
+
+    fn resize_cq(cq: &Cq, ring: Arc<Ring>) -> Result {
+        cq.resize(ring)
     }
 
     fn req_notify_cq(cq: &Cq, solicited_only: bool) -> bool {
@@ -302,13 +314,17 @@ impl ib::Driver for Door {
         ib::check_transition(kind, qp.state() as u32, attr, mask)?;
         let path = match mask & bindings::ib_qp_attr_mask_IB_QP_AV {
             0 => None,
-            _ => Some(PathAttr::new(&attr.ah_attr)?),
+            _ => Some(AhAttr::new(&attr.ah_attr)?),
         };
         qp.modify(&changes, path.as_ref())
     }
 
-    fn query_qp(qp: &Qp, attr: &mut bindings::ib_qp_attr) {
+    fn query_qp(qp: &Qp, attr: &mut bindings::ib_qp_attr, init: &mut bindings::ib_qp_init_attr) {
         attr::query(qp, attr);
+        init.sq_sig_type = match qp.caps.signal_all {
+            true => bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
+            false => bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
+        };
     }
 
     fn attach_mcast(qp: ArcBorrow<'_, Qp>, mgid: [u8; 16]) -> Result {

@@ -40,8 +40,25 @@ enum Armed {
 }
 
 struct State {
+    ring: Arc<Ring>,
     producer: u32,
     armed: Armed,
+    /// A completion was lost: its owner has been told, or is about to be.
+    overrun: bool,
+}
+
+/// What became of a completion.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// It is in the queue.
+    Quiet,
+    /// It is, and [`Cq::notify`] is due.
+    Notify,
+    /// The queue was full: it is lost, which is an error of the QP.
+    Lost,
+    /// The same for the first time, so that [`Cq::tell_overrun`] is due.
+    FirstLost,
 }
 
 /// Who is told of completion events.
@@ -55,7 +72,6 @@ pub(crate) enum Sink {
 /// A completion queue.
 #[pin_data]
 pub(crate) struct Cq {
-    ring: Arc<Ring>,
     /// Kernel users poll and arm with interrupts off.
     #[pin]
     state: IrqLock<State>,
@@ -68,10 +84,15 @@ impl Cq {
     /// A queue for at least `entries` completions. Fails with `ENOMEM`.
     pub(crate) fn new(entries: u32, sink: Sink) -> Result<Arc<Self>> {
         let ring = Arc::new(Ring::new(entries, ENTRY)?, GFP_KERNEL)?;
+        let state = State {
+            ring,
+            producer: 0,
+            armed: Armed::No,
+            overrun: false,
+        };
         Arc::pin_init(
             pin_init!(Self {
-                ring,
-                state <- new_irq_lock!(State { producer: 0, armed: Armed::No }, "Cq::state"),
+                state <- new_irq_lock!(state, "Cq::state"),
                 sink <- new_bh_lock!(Some(sink), "Cq::sink"),
             }),
             GFP_KERNEL,
@@ -79,33 +100,51 @@ impl Cq {
     }
 
     /// The ring that user space maps.
-    pub(crate) fn ring(&self) -> &Arc<Ring> {
-        &self.ring
+    pub(crate) fn ring(&self) -> Arc<Ring> {
+        self.state.lock().ring.clone()
     }
 
-    /// Adds a completion; says whether [`Cq::notify`] is due, which wants no lock held.
-    ///
-    /// `None`: the queue is full, and the completion lost (an error of the QP).
-    #[must_use]
-    pub(crate) fn push(&self, c: &Completion) -> Option<bool> {
+    /// A ring of another size for [`Self::resize`]. Fails with `ENOMEM`.
+    pub(crate) fn larger(&self, entries: u32) -> Result<Arc<Ring>> {
+        Ok(Arc::new(Ring::new(entries, ENTRY)?, GFP_KERNEL)?)
+    }
+
+    /// Moves what is in the queue into another ring. Fails with `EINVAL`, and changes nothing,
+    /// if that has no room for it.
+    pub(crate) fn resize(&self, ring: Arc<Ring>) -> Result {
         let mut state = self.state.lock();
-        let next = self.ring.next(state.producer);
-        if next == self.ring.consumer() {
-            return None;
+        let first = state.ring.consumer();
+        let count = state.ring.distance(first, state.producer);
+        ring.take_over(&state.ring, first, count)?;
+        state.producer = count;
+        state.ring = ring;
+        Ok(())
+    }
+
+    /// Adds a completion. What is due after it wants no lock held.
+    pub(crate) fn push(&self, c: &Completion) -> Pushed {
+        let mut state = self.state.lock();
+        let next = state.ring.next(state.producer);
+        let full = next == state.ring.consumer();
+        if full || state.ring.write(state.producer, 0, &encode(c)).is_err() {
+            return match core::mem::replace(&mut state.overrun, true) {
+                true => Pushed::Lost,
+                false => Pushed::FirstLost,
+            };
         }
-        self.ring.write(state.producer, 0, &encode(c)).ok()?;
         state.producer = next;
-        self.ring.set_producer(next);
+        state.ring.set_producer(next);
         let failed = c.status != WcStatus::Success;
         let due = match state.armed {
             Armed::No => false,
             Armed::Solicited => c.solicited || failed,
             Armed::Any => true,
         };
-        if due {
-            state.armed = Armed::No;
+        if !due {
+            return Pushed::Quiet;
         }
-        Some(due)
+        state.armed = Armed::No;
+        Pushed::Notify
     }
 
     /// Tells the owner. Any context, without a QP's lock.
@@ -117,6 +156,14 @@ impl Cq {
         }
     }
 
+    /// Tells the owner that completions were lost (IBTA 11.6.3.1). Any context, without a QP's
+    /// lock.
+    pub(crate) fn tell_overrun(&self) {
+        if let Some(Sink::Ib(cq)) = &*self.sink.lock() {
+            cq.overrun();
+        }
+    }
+
     /// Asks for an event at the next completion; says whether some are waiting already.
     pub(crate) fn arm(&self, solicited_only: bool) -> bool {
         let mut state = self.state.lock();
@@ -125,19 +172,19 @@ impl Cq {
         } else if state.armed == Armed::No {
             state.armed = Armed::Solicited;
         }
-        self.ring.consumer() != state.producer
+        state.ring.consumer() != state.producer
     }
 
     /// Takes the oldest completion out, for a kernel user. Any context.
     pub(crate) fn poll(&self) -> Option<Entry> {
-        let _state = self.state.lock();
-        let index = self.ring.consumer();
-        if index == self.ring.producer() {
+        let state = self.state.lock();
+        let index = state.ring.consumer();
+        if index == state.producer {
             return None;
         }
         let mut entry = Entry([0; ENTRY]);
-        self.ring.read(index, 0, &mut entry.0).ok()?;
-        self.ring.set_consumer(self.ring.next(index));
+        state.ring.read(index, 0, &mut entry.0).ok()?;
+        state.ring.set_consumer(state.ring.next(index));
         Some(entry)
     }
 

@@ -3,8 +3,10 @@
 //! What the engine asks of the kernel while it works under a QP's lock.
 
 use super::{
+    cq::Pushed,
     memory::PdMemory,
     qp::{
+        CqDue,
         Engine,
         Qp,
         Side, //
@@ -28,11 +30,17 @@ use crate::{
         SendOp,
         WcStatus, //
     },
+    kernel_ext::timer,
 };
 use kernel::sync::{
     rcu,
     ArcBorrow, //
 };
+
+/// How soon it is looked for receives posted in Error, and how often that time doubles (to a
+/// second).
+const FIRST_LOOK_NS: u64 = 1_000_000;
+const MAX_LOOK_DOUBLINGS: u32 = 10;
 
 /// The kernel's side of one run of the engine.
 pub(super) struct Env<'a> {
@@ -94,6 +102,10 @@ impl Env<'_> {
 
     /// Completes what an error left in the queues.
     pub(super) fn flush(&mut self, engine: &mut Engine) {
+        if engine.state() == QpState::Error && self.side.rq_next != self.qp.rq.producer() {
+            engine.receive_posted();
+            self.side.looks = 0;
+        }
         let rounds = self.qp.sq.capacity() + self.qp.rq.capacity();
         for _ in 0..rounds {
             if !engine.needs_flush() {
@@ -104,19 +116,38 @@ impl Env<'_> {
         }
     }
 
+    /// When to look for receives that a process posts in Error: that is no system call, and
+    /// they are to be flushed. More and more seldom while there are none.
+    pub(super) fn next_look(&mut self, engine: &Engine) -> Option<u64> {
+        let own = !self.qp.caps.kernel && self.qp.srq.is_none();
+        if engine.state() != QpState::Error || !own {
+            return None;
+        }
+        let pause = FIRST_LOOK_NS << self.side.looks;
+        self.side.looks = (self.side.looks + 1).min(MAX_LOOK_DOUBLINGS);
+        Some(timer::now() + pause)
+    }
+
+    /// Forgets send requests that were posted when that is not allowed.
+    pub(super) fn refuse_sends(&mut self) {
+        self.side.sq_next = self.qp.sq.producer();
+    }
+
     /// Forgets what is in the rings, for a QP that goes back to Reset.
     pub(super) fn reset_rings(&mut self) {
-        self.side.sq_next = self.qp.sq.producer();
+        self.refuse_sends();
         self.side.rq_next = self.qp.rq.producer();
         self.qp.rq.set_consumer(self.side.rq_next);
     }
 
-    /// Puts a completion into `cq`; says whether its owner is to be told.
-    fn complete(&mut self, cq: &Cq, c: &Completion) -> bool {
-        cq.push(c).unwrap_or_else(|| {
-            self.side.overrun = true;
-            false
-        })
+    /// Puts a completion into `cq`, and notes what its owner is to be told.
+    fn complete(&mut self, cq: &Cq, c: &Completion) -> CqDue {
+        let pushed = cq.push(c);
+        self.side.overrun |= matches!(pushed, Pushed::Lost | Pushed::FirstLost);
+        CqDue {
+            completion: pushed == Pushed::Notify,
+            overrun: pushed == Pushed::FirstLost,
+        }
     }
 
     /// A QP whose completions do not fit into its CQ is of no use any more (IBTA 11.6.3.2).
@@ -165,12 +196,14 @@ impl<'a> engine::Env for Env<'a> {
 
     fn complete_send(&mut self, c: Completion) {
         let qp = self.qp;
-        self.side.due.send |= self.complete(&qp.send_cq, &c);
+        let due = self.complete(&qp.send_cq, &c);
+        self.side.due.send |= due;
     }
 
     fn complete_recv(&mut self, c: Completion) {
         let qp = self.qp;
-        self.side.due.recv |= self.complete(&qp.recv_cq, &c);
+        let due = self.complete(&qp.recv_cq, &c);
+        self.side.due.recv |= due;
     }
 
     fn event(&mut self, e: QpEvent) {

@@ -32,7 +32,7 @@ use crate::{
     kernel_ext::{
         bh_work::BhWork,
         ib::{
-            gid::PathAttr,
+            gid::AhAttr,
             QpHandle,
             QpSink, //
         },
@@ -88,11 +88,38 @@ pub(crate) enum Sink {
     Nobody,
 }
 
+/// What the owner of a CQ has to be told.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct CqDue {
+    /// The completion that it has waited for.
+    pub(super) completion: bool,
+    /// That completions were lost.
+    pub(super) overrun: bool,
+}
+
+impl core::ops::BitOrAssign for CqDue {
+    fn bitor_assign(&mut self, other: Self) {
+        self.completion |= other.completion;
+        self.overrun |= other.overrun;
+    }
+}
+
+impl CqDue {
+    fn tell(self, cq: &Cq) {
+        if self.completion {
+            cq.notify();
+        }
+        if self.overrun {
+            cq.tell_overrun();
+        }
+    }
+}
+
 /// What has to be told once the lock is dropped.
 #[derive(Default)]
 pub(super) struct Due {
-    pub(super) send: bool,
-    pub(super) recv: bool,
+    pub(super) send: CqDue,
+    pub(super) recv: CqDue,
     /// Bit per `enum ib_event_type`.
     pub(super) events: u32,
     /// Its limit was reached.
@@ -101,7 +128,8 @@ pub(super) struct Due {
 
 impl Due {
     pub(super) fn is_empty(&self) -> bool {
-        !self.send && !self.recv && self.events == 0 && self.srq.is_none()
+        let none = CqDue::default();
+        self.send == none && self.recv == none && self.events == 0 && self.srq.is_none()
     }
 }
 
@@ -115,6 +143,10 @@ pub(super) struct Inner {
 #[derive(Default)]
 pub(super) struct Side {
     pub(super) path: Option<Arc<Path>>,
+    /// What the path was made from.
+    pub(super) ah: Option<AhAttr>,
+    /// How often it was looked for receives posted in Error.
+    pub(super) looks: u32,
     /// Bytes of a full packet from BTH to ICRC.
     pub(super) segment: usize,
     /// Next element of the send ring to be copied in.
@@ -253,18 +285,29 @@ impl Qp {
         self.inner.lock().engine.query()
     }
 
-    /// Changes attributes; with a path, packets take it from now on.
+    /// Where a connected QP's packets go.
+    pub(crate) fn ah(&self) -> Option<AhAttr> {
+        self.inner.lock().side.ah
+    }
+
+    /// Whether requests are in flight in SQD.
+    pub(crate) fn is_draining(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.engine.state() == QpState::Sqd && !inner.engine.is_drained()
+    }
+
+    /// Changes attributes; with an address, packets go there from now on.
     ///
     /// Fails with `EINVAL` for a transition or a value that is not allowed, a path MTU above
     /// the port's among them, and with what the routing says when there is no way.
-    pub(crate) fn modify(&self, attrs: &ModifyAttrs, path: Option<&PathAttr>) -> Result {
+    pub(crate) fn modify(&self, attrs: &ModifyAttrs, ah: Option<&AhAttr>) -> Result {
         if attrs
             .path_mtu
             .is_some_and(|mtu| mtu as u32 > self.dev.mtu())
         {
             return Err(EINVAL);
         }
-        let path = match path {
+        let path = match ah.map(|ah| &ah.path) {
             Some(attr) => {
                 let peer = attrs.dest_qpn.unwrap_or_else(|| self.query().dest_qpn);
                 let config = PathConfig {
@@ -285,15 +328,20 @@ impl Qp {
         }
         let mut result = Ok(());
         self.call(|engine, env| {
+            result = engine.modify(&attrs, env).map_err(|_| EINVAL);
+            if result.is_err() {
+                return;
+            }
             if path.is_some() {
                 env.side.path = path;
+                env.side.ah = ah.copied();
             }
             if let Some(mtu) = attrs.path_mtu {
                 env.side.segment = PACKET_OVERHEAD + mtu.bytes() as usize;
             }
-            result = engine.modify(&attrs, env).map_err(|_| EINVAL);
             if attrs.state == Some(QpState::Reset) {
                 env.reset_rings();
+                (env.side.path, env.side.ah) = (None, None);
             }
         });
         result
@@ -301,7 +349,7 @@ impl Qp {
 
     /// New work requests are in the send ring.
     ///
-    /// Fails with `EINVAL` before the QP is ready to send.
+    /// Fails with `EINVAL` before the QP is ready to send; they are forgotten then.
     pub(crate) fn doorbell(&self) -> Result {
         let mut result = Ok(());
         self.run(|engine, env| {
@@ -309,6 +357,7 @@ impl Qp {
                 engine.state(),
                 QpState::Reset | QpState::Init | QpState::Rtr
             ) {
+                env.refuse_sends();
                 result = Err(EINVAL);
             } else {
                 env.take_sends(engine);
@@ -380,12 +429,8 @@ impl Qp {
     /// Tells the owners of the CQs and of the QP what came up since the last time.
     fn tell(&self) {
         let due = core::mem::take(&mut self.inner.lock().side.due);
-        if due.send {
-            self.send_cq.notify();
-        }
-        if due.recv {
-            self.recv_cq.notify();
-        }
+        due.send.tell(&self.send_cq);
+        due.recv.tell(&self.recv_cq);
         if let Some(srq) = due.srq {
             srq.tell();
         }

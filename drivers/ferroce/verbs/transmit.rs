@@ -109,8 +109,9 @@ impl Qp {
             });
             if next.is_none() {
                 env.side.sending = false;
-                if let Some(at) = engine.poll_timeout() {
-                    self.timer.arm(at.0);
+                let due = engine.poll_timeout().map(|at| at.0);
+                if let Some(at) = due.or_else(|| env.next_look(engine)) {
+                    self.timer.arm(at);
                 }
             }
             next

@@ -68,6 +68,18 @@ pub(crate) struct AhAttr {
 }
 
 impl AhAttr {
+    /// Those of a path that has no more than this.
+    pub(crate) fn plain(path: PathAttr, dgid: [u8; 16], sgid_index: u8) -> Self {
+        Self {
+            path,
+            dgid,
+            sgid_index,
+            service_level: 0,
+            static_rate: 0,
+            mac: [0; 6],
+        }
+    }
+
     /// Reads an address handle's attributes. Fails as [`PathAttr::new`] does.
     pub(crate) fn new(ah: &bindings::rdma_ah_attr) -> Result<Self> {
         // SAFETY: every bit pattern of the unions is a valid array.

@@ -150,7 +150,11 @@ pub(crate) trait Driver: Sized + 'static {
         sink: CqSink,
     ) -> Result<Arc<Self::Cq>>;
     /// The ring that user space maps.
-    fn cq_ring(cq: &Self::Cq) -> &Arc<Ring>;
+    fn cq_ring(cq: &Self::Cq) -> Arc<Ring>;
+    /// A ring of another size for [`Self::resize_cq`].
+    fn larger_cq(cq: &Self::Cq, entries: u32) -> Result<Arc<Ring>>;
+    /// Moves what is in the queue into another ring.
+    fn resize_cq(cq: &Self::Cq, ring: Arc<Ring>) -> Result;
     /// Asks for an event at the next (solicited) completion; says whether some are there.
     fn req_notify_cq(cq: &Self::Cq, solicited_only: bool) -> bool;
     /// Takes the oldest completion out, for a kernel user. Any context.
@@ -194,7 +198,11 @@ pub(crate) trait Driver: Sized + 'static {
     /// Changes attributes; `mask` is of `enum ib_qp_attr_mask` and was checked by the core.
     fn modify_qp(qp: ArcBorrow<'_, Self::Qp>, attr: &bindings::ib_qp_attr, mask: u32) -> Result;
     /// Reads attributes.
-    fn query_qp(qp: &Self::Qp, attr: &mut bindings::ib_qp_attr);
+    fn query_qp(
+        qp: &Self::Qp,
+        attr: &mut bindings::ib_qp_attr,
+        init: &mut bindings::ib_qp_init_attr,
+    );
     /// Lets a UD queue pair have a copy of what is sent to multicast group `mgid`; does
     /// nothing if it has already.
     fn attach_mcast(qp: ArcBorrow<'_, Self::Qp>, mgid: [u8; 16]) -> Result;
@@ -264,6 +272,22 @@ unsafe impl Send for CqSink {}
 unsafe impl Sync for CqSink {}
 
 impl CqSink {
+    /// Completions were lost. Any context.
+    pub(crate) fn overrun(&self) {
+        let mut record = bindings::ib_event {
+            event: bindings::ib_event_type_IB_EVENT_CQ_ERR,
+            ..Default::default()
+        };
+        // SAFETY: the core's object lives as long as the sink.
+        unsafe {
+            record.device = (*self.0).device;
+            record.element.cq = self.0;
+            if let Some(handler) = (*self.0).event_handler {
+                handler(&mut record, (*self.0).cq_context);
+            }
+        }
+    }
+
     /// Tells the owner of the CQ that a completion is there. Any context.
     pub(crate) fn notify(&self) {
         // SAFETY: the core's object lives as long as the sink.

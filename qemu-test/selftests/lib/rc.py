@@ -96,13 +96,20 @@ def _descriptors():
     return {int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")}
 
 
+def _is_events(fd):
+    """Whether asynchronous events come from this descriptor."""
+    return os.readlink(f"/proc/self/fd/{fd}") == "anon_inode:[infinibandevent]"
+
+
 class Endpoint:
     """One side of a connection, or one that sends datagrams."""
 
     def __init__(
         self, device, address, depth=64, sges=4, inline=0, events=False, kind=e.IBV_QPT_RC, shared=0
     ):
+        before = _descriptors()
         self.ctx = Context(name=device)
+        (self.async_fd,) = [fd for fd in _descriptors() - before if _is_events(fd)]
         self.pd = PD(self.ctx)
         before = _descriptors()
         self.channel = CompChannel(self.ctx) if events else None

@@ -10,27 +10,13 @@ import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import pyverbs.enums as e
-from ktap import case, eq, main, raises
+from ktap import case, eq, main
 from pyverbs.pd import PD
-from pyverbs.pyverbs_error import PyverbsRDMAError
-from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.qp import QP, QPCap, QPInitAttr
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from rc import Buffer, Endpoint, join, pair, pattern, shell, statuses
+from states import event, refused, to_error
 from ud import GRH, datagrams
-
-
-def refused(wanted, what, function, *args, **kwargs):
-    """Fails unless the call fails with this errno."""
-    error = raises(PyverbsRDMAError, function, *args, **kwargs)
-    eq(errno.errorcode.get(error.error_code), errno.errorcode[wanted], what)
-
-
-def event(context, wanted):
-    """The next asynchronous event."""
-    found = context.get_async_event()
-    kind = found.event_type
-    found.ack()
-    eq(kind, wanted, "asynchronous event")
 
 
 class Several:
@@ -99,21 +85,14 @@ def limit():
         x.post(e.IBV_WR_SEND, source.sge())
         x.good()
         y.good()
-        event(y.ctx, e.IBV_EVENT_SRQ_LIMIT_REACHED)
+        event(y, e.IBV_EVENT_SRQ_LIMIT_REACHED)
         eq(y.srq.query().srq_limit, 0, "limit, disarmed")
         y.srq.modify(SrqAttr(srq_limit=8), e.IBV_SRQ_LIMIT)
-        event(y.ctx, e.IBV_EVENT_SRQ_LIMIT_REACHED)
+        event(y, e.IBV_EVENT_SRQ_LIMIT_REACHED)
         # armed and not reached: no event, so that the next one is of the queue pair
         y.srq.modify(SrqAttr(srq_limit=2), e.IBV_SRQ_LIMIT)
         to_error(y.qp)
-        event(y.ctx, e.IBV_EVENT_QP_LAST_WQE_REACHED)
-
-
-def to_error(qp):
-    """Brings a queue pair into Error."""
-    attr = QPAttr()
-    attr.qp_state = e.IBV_QPS_ERR
-    qp.modify(attr, e.IBV_QP_STATE)
+        event(y, e.IBV_EVENT_QP_LAST_WQE_REACHED)
 
 
 @case("a resize keeps what is in the queue")
@@ -186,7 +165,7 @@ def leaves():
     for i in range(4):
         y.post_recv(target.sge(), wr_id=i)
     to_error(all_.qps[0])
-    event(y.ctx, e.IBV_EVENT_QP_LAST_WQE_REACHED)
+    event(y, e.IBV_EVENT_QP_LAST_WQE_REACHED)
     y.nothing()
     all_.senders[1].post(e.IBV_WR_SEND, source.sge())
     all_.senders[1].good()

@@ -55,10 +55,33 @@ unsafe fn show_ring<D: Driver>(
     // SAFETY: `attrs` is of a running call, and has room for the provider's data.
     unsafe {
         let udata = &mut attrs.__bindgen_anon_1.__bindgen_anon_1.driver_udata as *mut _;
-        let (mapping, mi) = Mapping::offer(udata, D::cq_ring(cq))?;
+        let (mapping, mi) = Mapping::offer(udata, &D::cq_ring(cq))?;
         slot.mappings[0] = mapping;
         respond(udata, &bindings::rxe_create_cq_resp { mi })
     }
+}
+
+pub(super) unsafe extern "C" fn resize_cq<D: Driver>(
+    ib: *mut bindings::ib_cq,
+    entries: u32,
+    udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: the core gives a live CQ of this driver, and the udata of a running call.
+    errno(unsafe {
+        let cq = CqSlot::<D>::get(ib);
+        D::larger_cq(&cq, entries).and_then(|ring| {
+            let (mapping, mi) = Mapping::offer(udata, &ring)?;
+            let capacity = ring.capacity();
+            let resized = respond(udata, &bindings::rxe_resize_cq_resp { mi })
+                .and_then(|()| D::resize_cq(&cq, ring));
+            let unused = match resized {
+                Ok(()) => core::mem::replace(&mut CqSlot::<D>::of(ib).mappings[0], mapping),
+                Err(_) => mapping,
+            };
+            Mapping::remove(unused);
+            resized.map(|()| (*ib).cqe = capacity as c_int)
+        })
+    })
 }
 
 pub(super) unsafe extern "C" fn destroy_cq<D: Driver>(

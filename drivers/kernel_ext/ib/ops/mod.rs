@@ -29,7 +29,7 @@ use super::{
 };
 use crate::bindings;
 use ah::{create_ah, destroy_ah, modify_ah, query_ah};
-use cq::{create_cq, destroy_cq, poll_cq, req_notify_cq};
+use cq::{create_cq, destroy_cq, poll_cq, req_notify_cq, resize_cq};
 use kernel::{
     error::to_result,
     prelude::*, //
@@ -109,6 +109,7 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         dealloc_mw: Some(dealloc_mw::<D>),
         create_cq: Some(create_cq::<D>),
         destroy_cq: Some(destroy_cq::<D>),
+        resize_user_cq: Some(resize_cq::<D>),
         poll_cq: Some(poll_cq::<D>),
         req_notify_cq: Some(req_notify_cq::<D>),
         create_srq: Some(create_srq::<D>),

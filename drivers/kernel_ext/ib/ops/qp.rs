@@ -107,7 +107,7 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
 ) -> c_int {
     // SAFETY: as above.
     unsafe {
-        D::query_qp(&QpSlot::<D>::get(ib), &mut *attr);
+        D::query_qp(&QpSlot::<D>::get(ib), &mut *attr, &mut *init);
         (*init).event_handler = (*ib).event_handler;
         (*init).qp_context = (*ib).qp_context;
         (*init).send_cq = (*ib).send_cq;
