@@ -23,7 +23,7 @@ from ktap_reader import Result
 CLONE = Path(__file__).resolve().parents[2]
 SELFTESTS = CLONE / "qemu-test" / "selftests"
 RESULTS = CLONE / "build" / "results"
-GUEST_SUITES = ["kselftest", "verbs", "net", "pyverbs", "perftest", "ulp", "interop"]
+GUEST_SUITES = ["kselftest", "verbs", "net", "pyverbs", "cm", "perftest", "ulp", "interop"]
 SUITES = ["lint", "unit", "sim", *GUEST_SUITES]
 GUEST_LINE = re.compile(r"^# guest: (.+)$", re.MULTILINE)
 CARGO_LINE = re.compile(r"^test (.+) \.\.\. (ok|FAILED|ignored)(?:, (.*))?$")
@@ -39,6 +39,7 @@ suites:
   verbs      stock rdma-core on the device: data, errors, events, teardown
   net        counters, multicast, kinds of interfaces, what happens to them
   pyverbs    rdma-core's own Python tests
+  cm         the programs of rdmacm-utils, and the ping-pongs
   perftest   the tools of perftest and the ping-pongs
   ulp        users in the kernel: RDMA-CM, NVMe over fabrics
   interop    ferroce and rdma_rxe in two guests

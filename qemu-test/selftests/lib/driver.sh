@@ -162,3 +162,15 @@ between() {
 }
 
 listening() { ip netns exec "$1" ss -Htln "sport = :$2" | grep -q .; }
+
+# note_features DEVICE: once, what the device says it can do; `needs` looks it up.
+FEATURES=/tmp/device-features
+note_features() { "$FERROCE_DIR/qemu-test/selftests/lib/features.py" "$1" >$FEATURES; }
+
+# needs FEATURE…: skips the case when the device has not all of them.
+needs() {
+	local feature
+	for feature in "$@"; do
+		grep -qw "$feature" $FEATURES || skip "the device has no $feature: $(cat $FEATURES)"
+	done
+}

@@ -1,0 +1,150 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: --topology pair
+# The programs of rdmacm-utils talk through the connection manager, from namespace a
+# to b: both sides must end well, and data are compared where the program can.
+#
+# shellcheck disable=SC2016 # scripts within the script
+
+here=$(cd "$(dirname "$0")" && pwd -P)
+# shellcheck source=qemu-test/selftests/lib/ktap.sh
+. "$here/../lib/ktap.sh"
+# shellcheck source=qemu-test/selftests/lib/driver.sh
+. "$here/../lib/driver.sh"
+
+before_all() { pair_up; note_features fa; }
+after_all() { pair_down; }
+
+cases() {
+	cat <<-END
+		rping v4 -C 50 -V
+		rping v4 -C 10 -V -S 65535
+		rping v4 -C 10 -V -q
+		rping v6 -C 20 -V
+		rping v6 -C 10 -V -S 65535
+		talk v4 ucmatose -c 1 -C 20 -S 100
+		talk v4 ucmatose -c 8 -C 10 -S 4096
+		talk v4 ucmatose -c 8 -C 10 -t 32
+		talk v6 ucmatose -c 8 -C 10
+		talk v4 udaddy -c 1 -C 20
+		talk v4 udaddy -c 8 -C 10 -S 1000
+		talk v6 udaddy -c 2 -C 10
+		mckey 239.1.1.1 10.0.0 -C 10
+		mckey 239.1.1.2 10.0.0 -C 10 -S 1000 -c 4
+		mckey ff0e::1234 fd00: -C 10
+		copy
+		client_server rdma_server rdma_client
+		client_server rdma_xserver rdma_xclient -c r
+		client_server rdma_xserver rdma_xclient -c x
+		talk v4 cmtime -c 50
+		talk v4 rstream -T v -C 20 -S 5000 -I 10
+		talk v6 rstream -T v -C 20 -S 5000 -I 10
+		talk v4 riostream -T v -C 20 -S 5000 -I 10
+		storm
+	END
+}
+
+address() { [ "$1" = v4 ] && echo "10.0.0.$2" || echo "fd00::$2"; }
+
+# in_b CMD…: starts the server on b's CPU; sets `server`.
+in_b() {
+	on_cpu 1 ip netns exec b timeout -k 5 60 "$@" >server.log 2>&1 &
+	server=$!
+	(within 30 waits_for_peers $server) || { cat server.log; return 1; }
+}
+
+in_a() {
+	on_cpu 0 ip netns exec a timeout -k 5 60 "$@" >client.log 2>&1 && return
+	echo "client ended with $?:"
+	cat client.log
+	echo "server:"
+	cat server.log
+	return 1
+}
+
+# Below PID, a program (or a thread of it) sleeps in the connection manager, or until
+# someone knocks.
+waits_for_peers() {
+	local below=$1 next
+	while next=$(pgrep -P "$below" | head -n 1) && [ -n "$next" ]; do below=$next; done
+	! grep -qw timeout "/proc/$below/comm" 2>/dev/null &&
+		cat "/proc/$below/task/"*/wchan 2>/dev/null | grep -qE 'ucma|accept|poll_schedule|unix_stream'
+}
+
+served() { wait "$server" || { echo "server failed with $?:"; cat server.log; return 1; }; }
+
+clean() { not grep -iE 'invalid|mismatch|data (error|corrupt)|failed|verify' client.log server.log; }
+
+rping() {
+	local family=$1
+	shift
+	needs cm
+	in_b rping -s -a "$(address "$family" 2)" "$@"
+	in_a rping -c -a "$(address "$family" 2)" "$@"
+	# the server's status is -1 when its peer leaves before the last count
+	wait $server || true
+	clean
+}
+
+# talk v4|v6 TOOL ARGS…: programs whose server ends after its client.
+talk() {
+	local family=$1 tool=$2
+	shift 2
+	needs cm
+	[ "$tool" != udaddy ] || needs ud
+	in_b "$tool" -b "$(address "$family" 2)" "$@"
+	in_a "$tool" -s "$(address "$family" 2)" -b "$(address "$family" 1)" "$@"
+	served
+	clean
+}
+
+# mckey GROUP NETWORK ARGS…: what one sends the other gets.
+mckey() {
+	local group=$1 net=$2 sep=.
+	shift 2
+	[ "$net" != fd00: ] || sep=:
+	needs cm ud mcast
+	[ "$sep$FERROCE_DRIVER" != :rxe ] || skip "rdma_rxe delivers no IPv6 multicast"
+	on_cpu 1 ip netns exec b timeout -k 5 60 stdbuf -oL mckey -m "$group" -b "$net${sep}2" "$@" >server.log 2>&1 &
+	server=$!
+	within 30 grep -q 'receiving data transfers\|initiating data transfers' server.log
+	in_a mckey -m "$group" -b "$net${sep}1" -s "$@"
+	served
+	clean
+}
+
+copy() {
+	needs cm
+	head -c 3000000 /dev/urandom >sent
+	in_b rcopy
+	in_a rcopy sent "10.0.0.2:$PWD/received"
+	cmp sent received
+}
+
+client_server() {
+	local one=$1 two=$2
+	shift 2
+	needs cm
+	[ "$*" != "-c x" ] || skip "XRC: the stock user library of the driver id opens no XRC domain"
+	in_b "$one" "$@"
+	in_a "$two" -s 10.0.0.2 "$@"
+	served
+	clean
+}
+
+# Many programs connect at the same time.
+storm() {
+	local i pids=()
+	needs cm
+	in_b rping -s -P -a 10.0.0.2
+	for i in {1..8}; do
+		ip netns exec a timeout -k 5 60 rping -c -a 10.0.0.2 -C 3 -V >"storm.$i" 2>&1 &
+		pids+=($!)
+	done
+	for i in {1..8}; do
+		wait "${pids[i - 1]}" || { cat "storm.$i"; fail "client $i"; }
+	done
+	kill $server
+}
+
+ktap_main "$@"
