@@ -41,7 +41,7 @@ suites:
   pyverbs    rdma-core's own Python tests
   cm         the programs of rdmacm-utils, and the ping-pongs
   perftest   the tools of perftest and the ping-pongs
-  ulp        users in the kernel: RDMA-CM, NVMe over fabrics
+  ulp        users in the kernel: RDMA-CM, NVMe over fabrics, SRP
   interop    ferroce and rdma_rxe in two guests
 
 Results are also in build/results: results.json, junit.xml, and the logs of each

@@ -106,6 +106,20 @@ test_over_IPv6() {
 	target_up 10.0.0.1 "$MIB"
 }
 
+test_a_target_with_a_shared_receive_queue() {
+	local disk
+	host_disconnect
+	target_down
+	rmmod nvmet_rdma
+	modprobe nvmet_rdma use_srq=1
+	target_up 10.0.0.1 "$MIB"
+	disk=$(host_connect 10.0.0.1 nr_io_queues=2)
+	head -c 4M /dev/urandom >data
+	dd if=data of="$disk" bs=128k oflag=direct
+	dd if="$disk" bs=32k count=128 iflag=direct | cmp - data
+	host_disconnect
+}
+
 # busy DISK: reads from it for as long as it goes.
 busy() {
 	timeout 90 dd if="$1" of=/dev/null bs=64k count=100000 iflag=direct >/dev/null 2>&1 &
