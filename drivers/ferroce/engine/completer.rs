@@ -202,18 +202,18 @@ impl<S: Store> Qp<S> {
 
     /// One packet of the oldest READ or atomic has been placed.
     fn fetched(&mut self, now: Instant, env: &mut impl Env) {
-        let chunk = self.read_chunk();
         let head = self.ring.head;
         let next = Place {
             packet: head.packet + 1,
             ..head
         };
-        let done = self.wqe(head.wqe).is_some_and(|w| w.packets == next.packet);
+        let wqe = self.wqe(head.wqe);
+        let done = wqe.is_some_and(|wqe| wqe.packets == next.packet);
+        let answered = wqe.is_some_and(|wqe| self.ends_answer(wqe, next));
         self.ring.head = next;
         if done {
             self.complete_head(WcStatus::Success, env);
         }
-        let answered = done || next.packet % chunk == 0;
         if answered {
             self.req.fetching = self.req.fetching.saturating_sub(1);
         }

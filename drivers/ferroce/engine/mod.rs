@@ -20,6 +20,7 @@ mod flush;
 pub mod icrc;
 mod local;
 mod mem;
+mod pieces;
 mod place;
 mod psn;
 mod qp;

@@ -17,7 +17,11 @@ pub struct SendWqe {
     pub(super) wr_id: u64,
     pub(super) op: SendOp,
     pub(super) flags: SendFlags,
-    /// Number of its last message, modulo 2^24 (the specification's SSN); a READ may be asked for in several.
+    /// Packets of a message, except the last: a READ may be asked for in several. A power of two for READs.
+    pub(super) piece: u32,
+    /// Packets of a request that repeats a part of a piece: a power of two that is not larger than `piece`.
+    pub(super) part: u32,
+    /// Number of its last message, modulo 2^24 (the specification's SSN).
     pub(super) message: Psn,
     /// XRC: the peer's shared receive queue.
     pub(super) srq: Option<u32>,
@@ -44,6 +48,8 @@ impl SendWqe {
             fence: false,
             inline: false,
         },
+        piece: 0,
+        part: 0,
         message: Psn::new(0),
         srq: None,
         data_len: 0,
@@ -83,8 +89,6 @@ pub(super) struct Ring {
     pub(super) tail: u64,
     /// PSN that the next posted request will start with.
     pub(super) psn: Psn,
-    /// Messages posted, modulo 2^24.
-    pub(super) message: Psn,
     /// Bytes posted.
     pub(super) stream: u64,
 }
@@ -104,6 +108,13 @@ impl<S: Store> super::Qp<S> {
         self.store.sq.get(self.slot(n))
     }
 
+    /// Work request `n`, to be changed.
+    pub(super) fn wqe_mut(&mut self, n: u64) -> Option<&mut SendWqe> {
+        self.wqe(n)?;
+        let slot = self.slot(n);
+        self.store.sq.get_mut(slot)
+    }
+
     /// Scatter/gather list or inline bytes of work request `n`.
     pub(super) fn wqe_data(&self, n: u64) -> &[u8] {
         let Some(wqe) = self.wqe(n) else { return &[] };
@@ -114,12 +125,6 @@ impl<S: Store> super::Qp<S> {
 
     /// Appends a work request that fits; `false` if the storage is smaller than promised.
     pub(super) fn push_wqe(&mut self, wqe: SendWqe, data: &[u8]) -> bool {
-        let messages = if wqe.op.is_read() {
-            wqe.packets.div_ceil(self.read_chunk())
-        } else {
-            wqe.packets.min(1)
-        };
-        let message = self.ring.message.plus(messages);
         let slot = self.slot(self.ring.tail);
         let from = slot * self.cfg.sq_stride as usize;
         let room = self.store.sq_data.get_mut(from..from + data.len());
@@ -130,12 +135,10 @@ impl<S: Store> super::Qp<S> {
         *entry = SendWqe {
             data_len: data.len() as u32,
             first: self.ring.psn,
-            message,
             stream: self.ring.stream,
             ..wqe
         };
         self.ring.tail += 1;
-        self.ring.message = message;
         self.ring.psn = self.ring.psn.plus(wqe.packets);
         self.ring.stream = self.ring.stream.wrapping_add(u64::from(wqe.len));
         true

@@ -65,6 +65,8 @@ pub(super) struct Requester {
     pub(super) broken: Option<(u64, WcStatus)>,
     /// How much may be in flight.
     pub(super) window: Window,
+    /// Messages of the work requests that have started, modulo 2^24.
+    pub(super) messages: Psn,
     /// How many messages the peer has receives for.
     pub(super) limit: Limit,
 }
@@ -163,11 +165,6 @@ impl<S: Store> Qp<S> {
         self.req.started = self.ring.head.wqe;
     }
 
-    /// Most packets of a READ that one request asks for.
-    pub(super) fn read_chunk(&self) -> u32 {
-        (self.cfg.window / 2 / self.attrs.path_mtu.bytes()).max(1)
-    }
-
     /// Bytes that may be in flight: without acknowledgements there is nothing to tell how much is good.
     fn window(&self) -> u32 {
         match self.cfg.qp_type.is_reliable() {
@@ -177,7 +174,7 @@ impl<S: Store> Qp<S> {
     }
 
     /// Bytes in flight.
-    fn in_flight(&self) -> u64 {
+    pub(super) fn in_flight(&self) -> u64 {
         self.stream_at(self.req.cursor)
             .wrapping_sub(self.stream_at(self.ring.head))
     }
@@ -222,6 +219,7 @@ impl<S: Store> Qp<S> {
             return None;
         }
         let oldest = at.wqe == self.ring.head.wqe;
+        self.number_messages(at.wqe);
         let wqe = *self.wqe(at.wqe)?;
         if let Err(status) = self.check_request(at, &wqe, env) {
             // Its turn to fail comes when all before it are done.
@@ -243,7 +241,7 @@ impl<S: Store> Qp<S> {
             return None;
         }
         let t = if wqe.op.is_read() {
-            self.read_request(at, &wqe)?
+            self.read_request(at)?
         } else {
             self.request_run(at, &wqe, if limited { 1 } else { max_packets })?
         };
@@ -283,32 +281,6 @@ impl<S: Store> Qp<S> {
         sgl::check(env.mem(), self.wqe_data(at.wqe), access).map_err(|_| WcStatus::LocProtErr)
     }
 
-    /// A request for the next chunk of a READ, which always ends at a multiple of the chunk size or of the message.
-    fn read_request(&mut self, at: Place, wqe: &SendWqe) -> Option<Transmit> {
-        let mtu = self.attrs.path_mtu;
-        let chunk = self.read_chunk();
-        let end = (at.packet / chunk + 1)
-            .saturating_mul(chunk)
-            .min(wqe.packets);
-        let bytes = wqe.offset(end, mtu) - wqe.offset(at.packet, mtu);
-        let in_flight = self.in_flight();
-        if in_flight > 0 && in_flight + u64::from(bytes) > u64::from(self.window()) {
-            return None;
-        }
-        let xrceth = if wqe.srq.is_some() { 4 } else { 0 };
-        let len = (Bth::SIZE + Reth::SIZE) as u32 + xrceth;
-        self.req.fetching += 1;
-        Some(self.sent(
-            at,
-            wqe,
-            end - at.packet,
-            1,
-            len,
-            len,
-            Source::ReadRequest(bytes),
-        ))
-    }
-
     /// A run of packets of a SEND, WRITE or atomic.
     fn request_run(&mut self, at: Place, wqe: &SendWqe, max_packets: u32) -> Option<Transmit> {
         let mtu = self.attrs.path_mtu;
@@ -335,7 +307,7 @@ impl<S: Store> Qp<S> {
         clippy::too_many_arguments,
         reason = "the parts of a run, named at both call sites"
     )]
-    fn sent(
+    pub(super) fn sent(
         &mut self,
         at: Place,
         wqe: &SendWqe,
@@ -355,7 +327,10 @@ impl<S: Store> Qp<S> {
             Place { packet, ..at }
         };
         self.req.furthest = self.req.furthest.max(self.req.cursor);
-        self.req.started = self.req.started.max(at.wqe + 1);
+        if self.req.started <= at.wqe {
+            self.req.started = at.wqe + 1;
+            self.req.messages = wqe.message;
+        }
         let (dest_qpn, ah) = match wqe.op {
             SendOp::Datagram { dest_qpn, ah, .. } => (dest_qpn, Some(ah)),
             _ => (self.attrs.dest_qpn, None),

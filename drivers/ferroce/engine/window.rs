@@ -9,8 +9,6 @@
 
 use super::Instant;
 
-/// Smallest window: a few packets of any MTU, so that a loss is noticed by a sequence NAK.
-const MIN: u32 = 32 << 10;
 /// First window.
 const START: u32 = 128 << 10;
 
@@ -26,6 +24,9 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// Smallest window: a few packets of any MTU, so that a loss is noticed by a sequence NAK.
+    pub(super) const MIN: u32 = 32 << 10;
+
     /// A window that never exceeds `max`.
     pub(super) fn new(max: u32) -> Self {
         Self {
@@ -67,7 +68,7 @@ impl Window {
     }
 
     fn shrink(&mut self) {
-        self.threshold = (self.bytes / 2).max(MIN).min(self.max);
+        self.threshold = (self.bytes / 2).max(Self::MIN).min(self.max);
         self.bytes = self.threshold;
     }
 
@@ -80,6 +81,6 @@ impl Window {
     /// Nothing came back for the time of the timeout.
     pub(super) fn timed_out(&mut self) {
         self.lost();
-        self.bytes = MIN.min(self.max);
+        self.bytes = Self::MIN.min(self.max);
     }
 }

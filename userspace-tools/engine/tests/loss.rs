@@ -452,3 +452,43 @@ fn reordered_within_a_batch() {
         "the second is to come again"
     );
 }
+
+/// Somewhere on the way is a queue for `room` packets, and what does not fit is lost: case R14. Returns the virtual time
+/// that a READ of 1 MiB takes, in local ACK timeouts, and the packets that the peer sent for it.
+fn read_through_a_short_queue(room: u32, rd_atomic: u8) -> (u64, usize) {
+    let mut pair = Pair::new(&Setup {
+        rd_atomic,
+        ..Setup::default()
+    });
+    let len = 1 << 20;
+    let data = pair.ends[1].fill(0, len, 3);
+    let sge = [Endpoint::sge(1 << 20, len as u32)];
+    let mut queued = 0;
+    // The queue is empty again when the next request arrives.
+    pair.filter(move |from, _| {
+        queued = if from == 0 { 0 } else { queued + 1 };
+        match queued > room {
+            true => Verdict::Drop,
+            false => Verdict::Pass,
+        }
+    });
+    let start = pair.now;
+    pair.ends[0].send(1, Endpoint::read(0), &sge).unwrap();
+    pair.settle(100_000);
+    assert_eq!(pair.ends[0].sent(), [(1, Success)]);
+    assert_eq!(pair.ends[0].peek(1 << 20, len), data);
+    let took = (pair.now.0 - start.0) / ack_timeout_ns(8).unwrap();
+    let answers = pair.sent.iter().filter(|s| s.from == 1).count();
+    (took, answers)
+}
+
+#[test]
+fn r14_read_responses_that_the_stack_drops() {
+    for room in [32, 48, 64, 100, 256] {
+        for rd_atomic in [1, 4] {
+            let (timeouts, answers) = read_through_a_short_queue(room, rd_atomic);
+            assert!(timeouts <= 5, "{timeouts} timeouts, queue of {room}");
+            assert!(answers < 2 * 1024, "{answers} packets, queue of {room}");
+        }
+    }
+}
