@@ -42,7 +42,7 @@ impl<S: Store> Qp<S> {
         } else if let Some(aeth) = pkt.aeth {
             match aeth.syndrome {
                 Syndrome::Ack => {
-                    self.acknowledge(now, psn.plus(1), env);
+                    self.acknowledge(now, psn.plus(1), psn, env);
                 }
                 Syndrome::Rnr(code) => {
                     env.count(Count::RnrReceived);
@@ -55,8 +55,9 @@ impl<S: Store> Qp<S> {
 
     /// Everything before `upto` has arrived. Stops at a READ or atomic, which only its own answer finishes: if that
     /// is missing while something later is answered, it was lost, and all is sent again from there on
-    /// (section 9.7.5.1.1, implied NAK). Returns whether `upto` is now the oldest PSN without answer.
-    fn acknowledge(&mut self, now: Instant, upto: Psn, env: &mut impl Env) -> bool {
+    /// (section 9.7.5.1.1, implied NAK). `psn` is that of the answer. Returns whether `upto` is now the oldest PSN
+    /// without answer.
+    fn acknowledge(&mut self, now: Instant, upto: Psn, psn: Psn, env: &mut impl Env) -> bool {
         let mut left = upto.since(self.psn_at(self.ring.head));
         let mut moved = false;
         while left > 0 {
@@ -78,15 +79,17 @@ impl<S: Store> Qp<S> {
             self.progress(now);
         }
         if left > 0 {
-            self.lost(env);
+            self.lost(psn, env);
         }
         left == 0
     }
 
-    /// The packet at the head was lost. One loss makes one repetition: complaints that follow are about packets sent
-    /// before it, or come while the peer has asked to wait.
-    fn lost(&mut self, env: &mut impl Env) {
-        if !self.req.recovering && self.req.rnr_until.is_none() {
+    /// The packet at the head was lost, as the answer with this PSN tells. One loss makes one repetition: complaints
+    /// that follow are about packets sent before it, or come while the peer has asked to wait.
+    fn lost(&mut self, psn: Psn, env: &mut impl Env) {
+        let sent_before = |upto: Psn| psn.since(upto) >= Psn::HALF;
+        let known = self.req.recovering.is_some_and(sent_before);
+        if !known && self.req.rnr_until.is_none() {
             self.retry(env);
         }
     }
@@ -99,7 +102,7 @@ impl<S: Store> Qp<S> {
         }
         self.req.retries = self.attrs.retry_cnt;
         self.req.rnr_retries = self.attrs.rnr_retry;
-        self.req.recovering = false;
+        self.req.recovering = None;
         self.req.probing = false;
         self.req.rnr_until = None;
         let timeout = super::ack_timeout_ns(self.attrs.timeout);
@@ -110,7 +113,7 @@ impl<S: Store> Qp<S> {
 
     /// RNR NAK: wait as long as the peer asks, then send again from `psn` on (section 9.7.5.2.8).
     fn not_ready(&mut self, now: Instant, psn: Psn, code: u8, env: &mut impl Env) {
-        if !self.acknowledge(now, psn, env) || self.req.rnr_until.is_some() {
+        if !self.acknowledge(now, psn, psn, env) || self.req.rnr_until.is_some() {
             return;
         }
         if self.attrs.rnr_retry != 7 {
@@ -123,19 +126,19 @@ impl<S: Store> Qp<S> {
         }
         self.go_back();
         self.req.probing = true;
-        self.req.recovering = false;
+        self.req.recovering = None;
         self.req.rnr_until = Some(now.after(super::rnr_delay_ns(code)));
     }
 
     /// NAK: send again from `psn` on, or the request at `psn` has failed (section 9.7.5.2).
     fn refused(&mut self, now: Instant, psn: Psn, code: NakCode, env: &mut impl Env) {
-        if !self.acknowledge(now, psn, env) {
+        if !self.acknowledge(now, psn, psn, env) {
             return;
         }
         let status = match code {
             NakCode::Sequence => {
                 env.count(Count::SequenceErrorReceived);
-                self.lost(env);
+                self.lost(psn, env);
                 return;
             }
             NakCode::InvalidRequest => WcStatus::RemInvReqErr,
@@ -148,7 +151,7 @@ impl<S: Store> Qp<S> {
     /// A packet of a READ response: the next one of the oldest request is placed, others are duplicates or tell of a
     /// loss.
     fn read_response(&mut self, now: Instant, pkt: &Packet<'_>, env: &mut impl Env) {
-        if !self.acknowledge(now, pkt.bth.psn, env) {
+        if !self.acknowledge(now, pkt.bth.psn, pkt.bth.psn, env) {
             return;
         }
         let head = self.ring.head;
@@ -171,7 +174,7 @@ impl<S: Store> Qp<S> {
 
     /// The answer to an atomic: the old value goes to the local buffer in the machine's byte order.
     fn atomic_response(&mut self, now: Instant, pkt: &Packet<'_>, env: &mut impl Env) {
-        if !self.acknowledge(now, pkt.bth.psn, env) {
+        if !self.acknowledge(now, pkt.bth.psn, pkt.bth.psn, env) {
             return;
         }
         let head = self.ring.head.wqe;
@@ -193,7 +196,7 @@ impl<S: Store> Qp<S> {
             Ok(()) => self.fetched(now, env),
             Err(MemError::Absent) => {
                 self.go_back();
-                self.req.recovering = true;
+                self.req.recovering = Some(self.psn_at(self.req.furthest));
                 self.req.stalled = Some(now.after(FETCH_NS));
             }
             Err(_) => self.fail_send(WcStatus::LocProtErr, env),

@@ -56,9 +56,9 @@ pub(super) struct Requester {
     pub(super) rnr_until: Option<Instant>,
     /// When to look again for memory that is being fetched.
     pub(super) stalled: Option<Instant>,
-    /// The cursor has gone back and nothing has been acknowledged since: further complaints are about packets that
-    /// were sent before.
-    pub(super) recovering: bool,
+    /// The cursor has gone back and nothing has been acknowledged since: further complaints about PSNs before this one
+    /// are about packets that were sent before.
+    pub(super) recovering: Option<Psn>,
     /// RNR was answered: one message at a time until the peer has taken one.
     pub(super) probing: bool,
     /// A work request that cannot go on, and how: it fails when it is the oldest.
@@ -376,7 +376,7 @@ impl<S: Store> Qp<S> {
     /// No acknowledgement came in time (section 9.7.6.1.3).
     pub(super) fn ack_timed_out(&mut self, env: &mut impl Env) {
         if self.retry(env) {
-            self.req.recovering = false;
+            self.req.recovering = None;
             self.req.window.timed_out();
         }
     }
@@ -392,7 +392,7 @@ impl<S: Store> Qp<S> {
         self.req.retries = left;
         self.go_back();
         self.req.window.lost();
-        self.req.recovering = true;
+        self.req.recovering = Some(self.psn_at(self.req.furthest));
         true
     }
 

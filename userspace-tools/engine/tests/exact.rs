@@ -356,3 +356,43 @@ fn acknowledgements_are_coalesced() {
     assert!(acks <= 3, "{acks} acknowledgements of 60 packets");
     assert_eq!(pair.ends[0].sent().len(), 3);
 }
+
+/// While a repetition is under way, a refusal of what was sent after it tells of a new loss; one of what was sent
+/// before does not.
+#[test]
+fn refusals_during_a_repetition() {
+    let mut pair = Pair::new(&Setup::default());
+    let sge = [Endpoint::sge(0, 8)];
+    pair.filter(|_, _| Verdict::Drop);
+    let nak = |n: u32| {
+        craft(
+            Operation::Ack,
+            16,
+            (PSN + n) & 0xff_ffff,
+            &[&[0x60, 0, 0, 0]],
+        )
+    };
+    let sent = |pair: &Pair| pair.sent.len();
+    let a = &mut pair.ends[0];
+    a.send(0, Endpoint::read(0), &sge).unwrap();
+    for id in 1..3 {
+        a.send(id, Endpoint::write(0), &sge).unwrap();
+    }
+    pair.transmit(0);
+    assert_eq!(sent(&pair), 3);
+    // the answer to the READ was lost, and the last WRITE
+    pair.hand(0, &nak(2));
+    pair.transmit(0);
+    assert_eq!(sent(&pair), 6);
+    pair.hand(0, &nak(1));
+    pair.hand(0, &nak(2));
+    pair.transmit(0);
+    assert_eq!(sent(&pair), 6, "told twice");
+    // what is new is refused while the READ is still not answered
+    pair.ends[0].send(3, Endpoint::write(0), &sge).unwrap();
+    pair.transmit(0);
+    assert_eq!(sent(&pair), 7);
+    pair.hand(0, &nak(3));
+    pair.transmit(0);
+    assert_eq!(sent(&pair), 11);
+}

@@ -3,6 +3,7 @@
 //! What the runs must meet together. What is not listed cannot happen or is of no interest.
 
 use crate::wire::Opcode;
+use crate::wire::Operation;
 use crate::wire::Service;
 use crate::QpState;
 
@@ -22,10 +23,18 @@ pub fn states(byte: u8) -> Vec<QpState> {
     };
     match opcode.service {
         Service::Rc if opcode.op.is_response() => vec![Reset, Rts, Sqd, Error],
+        // without credits only the first packet of such a message is sent to one that has never answered
+        Service::Rc if takes_receive(opcode.op) && !opcode.op.starts() => {
+            vec![Reset, Rtr, Rts, Sqd, Error]
+        }
         Service::Rc => vec![Reset, Init, Rtr, Rts, Sqd, Error],
         Service::Uc => vec![Init, Rtr, Rts, Sqd, Sqe, Error],
         _ => vec![Init, Rtr, Rts, Sqd, Sqe, Error],
     }
+}
+
+fn takes_receive(op: Operation) -> bool {
+    op.is_send() || op.has_imm()
 }
 
 /// Everything else that must be met.
