@@ -28,6 +28,7 @@ use crate::{
         cq,
         create::{
             Kind,
+            Parts,
             QpInit, //
         },
         device::limits,
@@ -167,7 +168,15 @@ pub(super) fn create_qp(context: &Context, arg: Argument) -> Result {
         let pd = objects.pds.get(answer.pd)?.object.clone();
         let send_cq = objects.cqs.get(answer.send_cq)?.object.cq.clone();
         let recv_cq = objects.cqs.get(answer.recv_cq)?.object.cq.clone();
-        let qp = Qp::new(&pd, send_cq, recv_cq, None, init, qp::Sink::Nobody)?;
+        let parts = Parts {
+            dev: &pd.dev,
+            pd: Some(&pd),
+            send_cq: Some(send_cq),
+            recv_cq: Some(recv_cq),
+            srq: None,
+            xrcd: None,
+        };
+        let qp = Qp::new(parts, init, qp::Sink::Nobody)?;
         let handle = match objects.qps.reserve() {
             Ok(handle) => handle,
             Err(e) => {
@@ -211,7 +220,7 @@ fn enter_qp(
     answer.max_recv_sge = qp.caps.recv_sge;
     answer.max_inline_data = qp.caps.inline;
     let (sq, rq) = qp.rings();
-    answer.sq = context.offer(RingKind::Sq, handle, sq)?;
+    answer.sq = context.offer(RingKind::Sq, handle, sq.ok_or(EINVAL)?)?;
     answer.rq = context.offer(RingKind::Rq, handle, rq.ok_or(EINVAL)?)?;
     Ok(())
 }

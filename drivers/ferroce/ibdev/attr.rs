@@ -32,6 +32,7 @@ pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
         | bindings::ib_device_cap_flags_IB_DEVICE_CURR_QP_STATE_MOD
         | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID
         | bindings::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE
+        | bindings::ib_device_cap_flags_IB_DEVICE_XRC
         | bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS
         | bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW
         | bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B
@@ -81,6 +82,8 @@ pub(super) fn kind(qp_type: bindings::ib_qp_type) -> Result<Kind> {
         bindings::ib_qp_type_IB_QPT_UC => Kind::Uc,
         bindings::ib_qp_type_IB_QPT_UD => Kind::Ud,
         bindings::ib_qp_type_IB_QPT_GSI => Kind::Gsi,
+        bindings::ib_qp_type_IB_QPT_XRC_INI => Kind::XrcIni,
+        bindings::ib_qp_type_IB_QPT_XRC_TGT => Kind::XrcTgt,
         _ => return Err(EOPNOTSUPP),
     })
 }
@@ -92,6 +95,8 @@ pub(super) fn qp_type(kind: Kind) -> bindings::ib_qp_type {
         Kind::Uc => bindings::ib_qp_type_IB_QPT_UC,
         Kind::Ud => bindings::ib_qp_type_IB_QPT_UD,
         Kind::Gsi => bindings::ib_qp_type_IB_QPT_GSI,
+        Kind::XrcIni => bindings::ib_qp_type_IB_QPT_XRC_INI,
+        Kind::XrcTgt => bindings::ib_qp_type_IB_QPT_XRC_TGT,
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
             CqSink,
             MrChange,
             MrRange,
+            QpParts,
             QpSink,
             SrqSink, //
         },
@@ -36,7 +37,10 @@ use crate::{
             Counter, //
         },
         cq,
-        create::QpInit,
+        create::{
+            Parts,
+            QpInit, //
+        },
         device::limits,
         qp,
         Ah,
@@ -47,7 +51,8 @@ use crate::{
         Mw,
         Pd,
         Qp,
-        Srq, //
+        Srq,
+        Xrcd, //
     },
 };
 use kernel::{
@@ -83,6 +88,7 @@ impl ib::Driver for Door {
     type Ah = Ah;
     type Cq = Cq;
     type Srq = Srq;
+    type Xrcd = Xrcd;
     type Qp = Qp;
     type Mr = Mr;
     type FastMr = FastMr;
@@ -237,12 +243,18 @@ impl ib::Driver for Door {
         cq.close();
     }
 
+    fn alloc_xrcd(dev: ArcBorrow<'_, Device>) -> Result<Arc<Xrcd>> {
+        Device::alloc_xrcd(dev)
+    }
+
     fn create_srq(
         pd: ArcBorrow<'_, Pd>,
         attr: &mut bindings::ib_srq_attr,
+        xrc: Option<(ArcBorrow<'_, Xrcd>, ArcBorrow<'_, Cq>)>,
         sink: SrqSink,
     ) -> Result<Arc<Srq>> {
-        let srq = Srq::new(&pd, attr.max_wr, attr.max_sge, sink)?;
+        let xrc = xrc.map(|(xrcd, cq)| (xrcd.id, cq.into()));
+        let srq = Srq::new(&pd, attr.max_wr, attr.max_sge, xrc, sink)?;
         attr::srq(&srq, attr);
         Ok(srq)
     }
@@ -272,11 +284,8 @@ impl ib::Driver for Door {
     }
 
     fn create_qp(
-        _dev: ArcBorrow<'_, Device>,
-        pd: ArcBorrow<'_, Pd>,
-        send_cq: ArcBorrow<'_, Cq>,
-        recv_cq: ArcBorrow<'_, Cq>,
-        srq: Option<ArcBorrow<'_, Srq>>,
+        dev: ArcBorrow<'_, Device>,
+        given: &QpParts<'_, Self>,
         init: &mut bindings::ib_qp_init_attr,
         kernel: bool,
         sink: QpSink,
@@ -291,19 +300,20 @@ impl ib::Driver for Door {
             signal_all: init.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
             kernel,
         };
-        let qp = Qp::new(
-            &pd,
-            send_cq.into(),
-            recv_cq.into(),
-            srq.map(Into::into),
-            wanted,
-            qp::Sink::Ib(sink),
-        )?;
+        let parts = Parts {
+            dev: &dev.into(),
+            pd: given.pd.as_deref(),
+            send_cq: given.send_cq.map(Into::into),
+            recv_cq: given.recv_cq.map(Into::into),
+            srq: given.srq.map(Into::into),
+            xrcd: given.xrcd.map(|xrcd| xrcd.id),
+        };
+        let qp = Qp::new(parts, wanted, qp::Sink::Ib(sink))?;
         init.cap = attr::caps(&qp.caps);
         Ok(qp)
     }
 
-    fn qp_parts(qp: &Qp) -> (u32, &Arc<Ring>, Option<&Arc<Ring>>) {
+    fn qp_rings(qp: &Qp) -> (u32, Option<&Arc<Ring>>, Option<&Arc<Ring>>) {
         let (sq, rq) = qp.rings();
         (qp.qpn, sq, rq)
     }

@@ -88,6 +88,12 @@ pub(crate) struct Pd {
     pub(crate) kernel: bool,
 }
 
+/// XRC domain: targets of one take from SRQs of that one (IBTA annex A14).
+pub(crate) struct Xrcd {
+    /// Distinguishes it from all others of the device.
+    pub(crate) id: u32,
+}
+
 /// A RoCEv2 device.
 #[pin_data]
 pub(crate) struct Device {
@@ -219,6 +225,12 @@ impl Device {
     /// The interface's MTU changed.
     pub(crate) fn set_link_mtu(&self, bytes: u32) {
         self.mtu.store(path_mtu(bytes), Ordering::Relaxed);
+    }
+
+    /// A new XRC domain.
+    pub(crate) fn alloc_xrcd(dev: ArcBorrow<'_, Self>) -> Result<Arc<Xrcd>> {
+        let id = dev.next_pd.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(Xrcd { id }, GFP_KERNEL)?)
     }
 
     /// A new protection domain, for a process or for a `kernel` user.

@@ -13,7 +13,8 @@ use super::{
     },
     wqe,
     Ah,
-    Cq, //
+    Cq,
+    Srq, //
 };
 use crate::{
     bindings,
@@ -34,6 +35,7 @@ use crate::{
 };
 use kernel::sync::{
     rcu,
+    Arc,
     ArcBorrow, //
 };
 
@@ -48,6 +50,8 @@ pub(super) struct Env<'a> {
     pub(super) mem: PdMemory<'a>,
     pub(super) rcu: &'a rcu::Guard,
     pub(super) side: &'a mut Side,
+    /// What an XRC target's requests are about now.
+    pub(super) srq: Option<ArcBorrow<'a, Srq>>,
 }
 
 impl Env<'_> {
@@ -140,6 +144,28 @@ impl Env<'_> {
         self.qp.rq.set_consumer(self.side.rq_next);
     }
 
+    /// Takes a receive from a shared queue.
+    fn take_shared(&mut self, srq: ArcBorrow<'_, Srq>, sges: &mut [u8]) -> Option<RecvWr> {
+        // One queue's event at a time: another one's waits for the next receive taken there.
+        let due = &mut self.side.due.srq;
+        let (wr, limit) = srq.take(sges, due.is_none())?;
+        if limit {
+            *due = Some(srq.into());
+        }
+        Some(wr)
+    }
+
+    /// Makes `cq` the one that is told of receives, for an XRC target whose requests have gone
+    /// to another SRQ. What is due to the one before is told at once: that is a process's CQ,
+    /// whose handler wants none of our locks.
+    fn settle_recv(&mut self, cq: &Arc<Cq>) {
+        let due = &mut self.side.due;
+        let before = due.recv_cq.replace(cq.clone());
+        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, cq)) {
+            core::mem::take(&mut due.recv).tell(&before);
+        }
+    }
+
     /// Puts a completion into `cq`, and notes what its owner is to be told.
     fn complete(&mut self, cq: &Cq, c: &Completion) -> CqDue {
         let pushed = cq.push(c);
@@ -167,13 +193,22 @@ impl<'a> engine::Env for Env<'a> {
         &self.mem
     }
 
+    fn select_srq(&mut self, number: u32) -> bool {
+        let dev = &self.qp.dev;
+        let found = dev.srqs.get(number, self.rcu);
+        let found = found.filter(|srq| srq.xrc.as_ref().map(|xrc| xrc.xrcd) == self.qp.xrcd);
+        self.srq = found.filter(|_| self.qp.xrcd.is_some());
+        let Some(srq) = self.srq else {
+            return false;
+        };
+        self.mem = PdMemory::new(dev, srq.pd, self.qp.qpn, self.rcu);
+        true
+    }
+
     fn next_recv(&mut self, sges: &mut [u8]) -> Option<RecvWr> {
-        if let Some(srq) = &self.qp.srq {
-            let (wr, limit) = srq.take(sges, true)?;
-            if limit {
-                self.side.due.srq = Some(srq.clone());
-            }
-            return Some(wr);
+        let own = self.qp.srq.as_ref().map(Arc::as_arc_borrow);
+        if let Some(srq) = self.srq.or(own) {
+            return self.take_shared(srq, sges);
         }
         let ring = &self.qp.rq;
         let index = self.side.rq_next;
@@ -195,15 +230,21 @@ impl<'a> engine::Env for Env<'a> {
     }
 
     fn complete_send(&mut self, c: Completion) {
-        let qp = self.qp;
-        let due = self.complete(&qp.send_cq, &c);
-        self.side.due.send |= due;
+        if let Some(cq) = &self.qp.send_cq {
+            let due = self.complete(cq, &c);
+            self.side.due.send |= due;
+        }
     }
 
     fn complete_recv(&mut self, c: Completion) {
-        let qp = self.qp;
-        let due = self.complete(&qp.recv_cq, &c);
-        self.side.due.recv |= due;
+        let xrc = self.srq.and_then(|srq| Some(srq.xrc.as_ref()?.cq.clone()));
+        if let Some(cq) = &xrc {
+            self.settle_recv(cq);
+        }
+        if let Some(cq) = xrc.as_ref().or(self.qp.recv_cq.as_ref()) {
+            let due = self.complete(cq, &c);
+            self.side.due.recv |= due;
+        }
     }
 
     fn event(&mut self, e: QpEvent) {

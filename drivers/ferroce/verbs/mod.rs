@@ -31,7 +31,8 @@ pub(crate) use self::{
     cq::Cq,
     device::{
         Device,
-        Pd, //
+        Pd,
+        Xrcd, //
     },
     fast::FastMr,
     mr::Mr,

@@ -10,6 +10,7 @@ use super::{
     cq::Cq,
     create::{
         Kind,
+        Parts,
         QpInit,
         Queues, //
     },
@@ -17,7 +18,6 @@ use super::{
     env::Env,
     memory::PdMemory,
     Device,
-    Pd,
     Srq, //
 };
 use crate::{
@@ -105,7 +105,7 @@ impl core::ops::BitOrAssign for CqDue {
 }
 
 impl CqDue {
-    fn tell(self, cq: &Cq) {
+    pub(super) fn tell(self, cq: &Cq) {
         if self.completion {
             cq.notify();
         }
@@ -124,6 +124,8 @@ pub(super) struct Due {
     pub(super) events: u32,
     /// Its limit was reached.
     pub(super) srq: Option<Arc<Srq>>,
+    /// The CQ that `recv` is about, where it is that of an XRC target's SRQ.
+    pub(super) recv_cq: Option<Arc<Cq>>,
 }
 
 impl Due {
@@ -172,8 +174,10 @@ pub(crate) struct Qp {
     pub(crate) qpn: u32,
     pub(super) dev: Arc<Device>,
     pub(super) pd: u32,
-    pub(super) send_cq: Arc<Cq>,
-    pub(super) recv_cq: Arc<Cq>,
+    /// XRC domain of a target.
+    pub(super) xrcd: Option<u32>,
+    pub(super) send_cq: Option<Arc<Cq>>,
+    pub(super) recv_cq: Option<Arc<Cq>>,
     pub(super) sq: Arc<Ring>,
     pub(super) rq: Arc<Ring>,
     /// Where receives come from instead of `rq`.
@@ -202,27 +206,18 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    /// A new QP, in state Reset. Receives come from `srq`, or from a queue of its own.
+    /// A new QP, in state Reset.
     ///
-    /// Fails with `EINVAL` for sizes beyond the device's limits or an SRQ of another PD,
-    /// `EBUSY` for a second GSI QP, or `ENOMEM`.
-    pub(crate) fn new(
-        pd: &Pd,
-        send_cq: Arc<Cq>,
-        recv_cq: Arc<Cq>,
-        srq: Option<Arc<Srq>>,
-        init: QpInit,
-        sink: Sink,
-    ) -> Result<Arc<Self>> {
-        if srq.as_ref().is_some_and(|srq| srq.pd != pd.id) {
-            return Err(EINVAL);
-        }
-        let queues = Queues::new(&init, srq.as_deref())?;
+    /// Fails with `EINVAL` for sizes beyond the device's limits, missing parts or an SRQ of
+    /// another PD, `EBUSY` for a second GSI QP, or `ENOMEM`.
+    pub(crate) fn new(parts: Parts<'_>, init: QpInit, sink: Sink) -> Result<Arc<Self>> {
+        parts.check(init.kind)?;
+        let queues = Queues::new(&init, parts.srq.as_deref())?;
         let handle = match &sink {
             Sink::Ib(sink) => Some(sink.handle()),
             Sink::Nobody => None,
         };
-        let dev = &pd.dev;
+        let dev = parts.dev;
         // The number is taken first, since the engine wants to know it.
         let mut next = dev.next.lock();
         let qpn = match init.kind {
@@ -231,7 +226,7 @@ impl Qp {
         };
         drop(next);
         let inner = Inner {
-            engine: Engine::new(queues.config(qpn, srq.is_some()), queues.storage),
+            engine: Engine::new(queues.config(qpn, parts.srq.is_some()), queues.storage),
             side: Side::default(),
         };
         let (sq, rq, caps) = (queues.sq, queues.rq, queues.caps);
@@ -239,12 +234,14 @@ impl Qp {
             pin_init!(Self {
                 qpn,
                 dev: dev.clone(),
-                pd: pd.id,
-                send_cq,
-                recv_cq,
+                // Numbers of protection domains begin with 1.
+                pd: parts.pd.map_or(0, |pd| pd.id),
+                xrcd: parts.xrcd,
+                send_cq: parts.send_cq,
+                recv_cq: parts.recv_cq,
                 sq,
                 rq,
-                srq,
+                srq: parts.srq,
                 caps,
                 handle,
                 phase: AtomicU32::new(QpState::Reset as u32),
@@ -265,9 +262,10 @@ impl Qp {
         Ok(qp)
     }
 
-    /// The rings of the send queue, and of the receive queue if it has one.
-    pub(crate) fn rings(&self) -> (&Arc<Ring>, Option<&Arc<Ring>>) {
-        (&self.sq, self.srq.is_none().then_some(&self.rq))
+    /// The rings of the send and of the receive queue, if it has them.
+    pub(crate) fn rings(&self) -> (Option<&Arc<Ring>>, Option<&Arc<Ring>>) {
+        let sq = (self.caps.send_wr > 0).then_some(&self.sq);
+        (sq, (self.caps.recv_wr > 0).then_some(&self.rq))
     }
 
     /// The core's name for it, unless it is the character device's.
@@ -416,6 +414,7 @@ impl Qp {
             mem: PdMemory::new(&self.dev, self.pd, self.qpn, rcu),
             rcu,
             side,
+            srq: None,
         };
         let result = work(engine, &mut env);
         env.fail_if_overrun(engine);
@@ -429,8 +428,12 @@ impl Qp {
     /// Tells the owners of the CQs and of the QP what came up since the last time.
     fn tell(&self) {
         let due = core::mem::take(&mut self.inner.lock().side.due);
-        due.send.tell(&self.send_cq);
-        due.recv.tell(&self.recv_cq);
+        if let Some(cq) = &self.send_cq {
+            due.send.tell(cq);
+        }
+        if let Some(cq) = due.recv_cq.as_ref().or(self.recv_cq.as_ref()) {
+            due.recv.tell(cq);
+        }
         if let Some(srq) = due.srq {
             srq.tell();
         }

@@ -8,6 +8,7 @@
 use super::{
     device::limits,
     wqe,
+    Cq,
     Device,
     Pd, //
 };
@@ -62,6 +63,14 @@ pub(crate) struct SrqAttrs {
     pub(crate) limit: u32,
 }
 
+/// What makes a queue one for XRC targets (IBTA annex A14).
+pub(super) struct Xrc {
+    /// The XRC domain whose targets may take from it.
+    pub(super) xrcd: u32,
+    /// Where its receives complete.
+    pub(super) cq: Arc<Cq>,
+}
+
 /// A shared receive queue.
 #[pin_data]
 pub(crate) struct Srq {
@@ -69,6 +78,7 @@ pub(crate) struct Srq {
     pub(crate) number: u32,
     pub(super) pd: u32,
     pub(super) max_sge: u32,
+    pub(super) xrc: Option<Xrc>,
     dev: Arc<Device>,
     /// Kernel users post with interrupts off.
     #[pin]
@@ -89,9 +99,15 @@ fn is_size(max_wr: u32) -> bool {
 }
 
 impl Srq {
-    /// A new queue. Fails with `EINVAL` for sizes beyond the device's limits or none at all,
+    /// A new queue, with `xrc` for targets of that XRC domain. Fails with `EINVAL` for sizes beyond the device's limits or none at all,
     /// or `ENOMEM`.
-    pub(crate) fn new(pd: &Pd, max_wr: u32, max_sge: u32, sink: SrqSink) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        pd: &Pd,
+        max_wr: u32,
+        max_sge: u32,
+        xrc: Option<(u32, Arc<Cq>)>,
+        sink: SrqSink,
+    ) -> Result<Arc<Self>> {
         if !is_size(max_wr) || max_sge > limits::SGE {
             return Err(EINVAL);
         }
@@ -110,6 +126,7 @@ impl Srq {
                 number,
                 pd: pd.id,
                 max_sge,
+                xrc: xrc.map(|(xrcd, cq)| Xrc { xrcd, cq }),
                 dev: dev.clone(),
                 state <- new_irq_lock!(state, "Srq::state"),
                 sink <- new_bh_lock!(Some(sink), "Srq::sink"),

@@ -90,7 +90,8 @@ pub(crate) fn read_send<'p>(
         SendWr {
             wr_id: u64_at(&raw, 0),
             op,
-            srq: 0,
+            // `reserved` of struct rxe_send_wr: the uABI has no XRC, and no other use for it.
+            srq: u32_at(&raw, 8),
             flags,
         },
         data,

@@ -54,6 +54,8 @@ pub(crate) trait Driver: Sized + 'static {
     type Ah: Send + Sync;
     /// Completion queue.
     type Cq: Send + Sync;
+    /// XRC domain.
+    type Xrcd: Send + Sync;
     /// Shared receive queue.
     type Srq: Send + Sync;
     /// Queue pair.
@@ -162,10 +164,15 @@ pub(crate) trait Driver: Sized + 'static {
     /// Nothing reaches the sink after this.
     fn destroy_cq(cq: Arc<Self::Cq>);
 
-    /// A new shared receive queue; `attr` is set to what it got.
+    /// A new XRC domain.
+    fn alloc_xrcd(dev: ArcBorrow<'_, Self::Device>) -> Result<Arc<Self::Xrcd>>;
+
+    /// A new shared receive queue; `attr` is set to what it got. With `xrc` it is for targets
+    /// of that domain, and its receives complete on that CQ.
     fn create_srq(
         pd: ArcBorrow<'_, Self::Pd>,
         attr: &mut bindings::ib_srq_attr,
+        xrc: Option<(ArcBorrow<'_, Self::Xrcd>, ArcBorrow<'_, Self::Cq>)>,
         sink: SrqSink,
     ) -> Result<Arc<Self::Srq>>;
     /// SRQ number, and the ring that user space maps.
@@ -185,16 +192,13 @@ pub(crate) trait Driver: Sized + 'static {
     /// `kernel` user through the `post_` methods; `init.cap` is set to what it got.
     fn create_qp(
         dev: ArcBorrow<'_, Self::Device>,
-        pd: ArcBorrow<'_, Self::Pd>,
-        send_cq: ArcBorrow<'_, Self::Cq>,
-        recv_cq: ArcBorrow<'_, Self::Cq>,
-        srq: Option<ArcBorrow<'_, Self::Srq>>,
+        given: &QpParts<'_, Self>,
         init: &mut bindings::ib_qp_init_attr,
         kernel: bool,
         sink: QpSink,
     ) -> Result<Arc<Self::Qp>>;
-    /// QP number and the rings of the send queue and, if it has one, of the receive queue.
-    fn qp_parts(qp: &Self::Qp) -> (u32, &Arc<Ring>, Option<&Arc<Ring>>);
+    /// QP number and the rings of the send and of the receive queue, if it has them.
+    fn qp_rings(qp: &Self::Qp) -> (u32, Option<&Arc<Ring>>, Option<&Arc<Ring>>);
     /// Changes attributes; `mask` is of `enum ib_qp_attr_mask` and was checked by the core.
     fn modify_qp(qp: ArcBorrow<'_, Self::Qp>, attr: &bindings::ib_qp_attr, mask: u32) -> Result;
     /// Reads attributes.
@@ -237,6 +241,20 @@ pub(crate) struct MrChange<'a, Pd> {
     pub(crate) pd: Option<ArcBorrow<'a, Pd>>,
     /// `IB_ACCESS_*`.
     pub(crate) access: Option<u32>,
+}
+
+/// What the core gives a new queue pair; which of it there is depends on its type.
+pub(crate) struct QpParts<'a, D: Driver> {
+    /// Protection domain.
+    pub(crate) pd: Option<ArcBorrow<'a, D::Pd>>,
+    /// Where sends complete.
+    pub(crate) send_cq: Option<ArcBorrow<'a, D::Cq>>,
+    /// Where receives complete.
+    pub(crate) recv_cq: Option<ArcBorrow<'a, D::Cq>>,
+    /// Where receives come from.
+    pub(crate) srq: Option<ArcBorrow<'a, D::Srq>>,
+    /// The domain of an XRC target.
+    pub(crate) xrcd: Option<ArcBorrow<'a, D::Xrcd>>,
 }
 
 /// Checks the change of a QP of type `kind` (`enum ib_qp_type`): `mask` against the spec's

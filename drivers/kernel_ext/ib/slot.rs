@@ -55,6 +55,16 @@ impl<I, T> Slot<I, T> {
         unsafe { ArcBorrow::from_raw((*ib.cast::<Self>()).object) }
     }
 
+    /// The driver's object of a core object, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// `ib` is null or as [`Self::get`] wants it.
+    pub(super) unsafe fn maybe<'a>(ib: *const I) -> Option<ArcBorrow<'a, T>> {
+        // SAFETY: by our contract.
+        (!ib.is_null()).then(|| unsafe { Self::get(ib) })
+    }
+
     /// Puts the driver's object in.
     pub(super) fn fill(&mut self, object: Arc<T>) {
         self.object = Arc::into_raw(object);

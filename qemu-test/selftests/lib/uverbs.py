@@ -15,7 +15,7 @@ _REG_MR, _REREG_MR, _DEREG_MR = 9, 11, 13
 _QUERY_QP, _ATTACH_MCAST, _DETACH_MCAST = 25, 30, 31
 
 
-def _command(ctx, number, fields, body, answer=""):
+def command(ctx, number, fields, body, answer=""):
     """Runs one command, with room for an answer that is unpacked as `answer`."""
     out = ctypes.create_string_buffer(max(struct.calcsize("=" + answer), 4))
     if answer:
@@ -33,7 +33,7 @@ class RawMR:
     def __init__(self, ctx, pd, start, length, iova, access):
         self.ctx = ctx
         body = (start, length, iova, pd.handle, access)
-        self.handle, self.lkey, self.rkey = _command(ctx, _REG_MR, "QQQII", body, "III")
+        self.handle, self.lkey, self.rkey = command(ctx, _REG_MR, "QQQII", body, "III")
 
     def close(self):
         """Deregisters it."""
@@ -42,7 +42,7 @@ class RawMR:
 
 def dereg(ctx, mr):
     """Deregisters a region (pyverbs MR or RawMR)."""
-    _command(ctx, _DEREG_MR, "I", (mr.handle,))
+    command(ctx, _DEREG_MR, "I", (mr.handle,))
 
 
 def rereg(ctx, mr, flags, pd=None, start=0, length=0, access=0, iova=None):
@@ -56,7 +56,7 @@ def rereg(ctx, mr, flags, pd=None, start=0, length=0, access=0, iova=None):
         pd.handle if pd else 0,
         access,
     )
-    return _command(ctx, _REREG_MR, "IIQQQII", body, "II")
+    return command(ctx, _REREG_MR, "IIQQQII", body, "II")
 
 
 def qp_handles(ctx, most=400):
@@ -64,7 +64,7 @@ def qp_handles(ctx, most=400):
     found = set()
     for handle in range(most):
         try:
-            _command(ctx, _QUERY_QP, "II", (handle, 1), "160s")
+            command(ctx, _QUERY_QP, "II", (handle, 1), "160s")
             found.add(handle)
         except OSError:
             pass
@@ -73,9 +73,9 @@ def qp_handles(ctx, most=400):
 
 def attach_mcast(ctx, handle, gid):
     """Attaches a queue pair to a multicast group (16 bytes)."""
-    _command(ctx, _ATTACH_MCAST, "16sIHH", (gid, handle, 0, 0))
+    command(ctx, _ATTACH_MCAST, "16sIHH", (gid, handle, 0, 0))
 
 
 def detach_mcast(ctx, handle, gid):
     """Undoes that."""
-    _command(ctx, _DETACH_MCAST, "16sIHH", (gid, handle, 0, 0))
+    command(ctx, _DETACH_MCAST, "16sIHH", (gid, handle, 0, 0))

@@ -43,7 +43,9 @@ use port::{
     query_pkey, query_port,
 };
 use qp::{create_qp, destroy_qp, modify_qp, post_recv, post_send, query_qp};
-use srq::{create_srq, destroy_srq, modify_srq, post_srq_recv, query_srq};
+use srq::{
+    alloc_xrcd, create_srq, dealloc_xrcd, destroy_srq, modify_srq, post_srq_recv, query_srq,
+};
 
 type PdSlot<D> = Slot<bindings::ib_pd, <D as Driver>::Pd>;
 type AhSlot<D> = Slot<bindings::ib_ah, <D as Driver>::Ah>;
@@ -51,6 +53,7 @@ type CqSlot<D> = Slot<bindings::ib_cq, <D as Driver>::Cq>;
 type QpSlot<D> = Slot<bindings::ib_qp, <D as Driver>::Qp>;
 type SrqSlot<D> = Slot<bindings::ib_srq, <D as Driver>::Srq>;
 type FastMrSlot<D> = Slot<bindings::ib_mr, <D as Driver>::FastMr>;
+type XrcdSlot<D> = Slot<bindings::ib_xrcd, <D as Driver>::Xrcd>;
 type MrSlot<D> = Slot<bindings::ib_mr, <D as Driver>::Mr>;
 type MwSlot<D> = Slot<bindings::ib_mw, <D as Driver>::Mw>;
 type ContextSlot = bindings::ib_ucontext;
@@ -112,6 +115,8 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         resize_user_cq: Some(resize_cq::<D>),
         poll_cq: Some(poll_cq::<D>),
         req_notify_cq: Some(req_notify_cq::<D>),
+        alloc_xrcd: Some(alloc_xrcd::<D>),
+        dealloc_xrcd: Some(dealloc_xrcd::<D>),
         create_srq: Some(create_srq::<D>),
         modify_srq: Some(modify_srq::<D>),
         query_srq: Some(query_srq::<D>),
@@ -131,6 +136,7 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         size_ib_ah: size_of::<AhSlot<D>>(),
         size_ib_cq: size_of::<CqSlot<D>>(),
         size_ib_mw: size_of::<MwSlot<D>>(),
+        size_ib_xrcd: size_of::<XrcdSlot<D>>(),
         size_ib_srq: size_of::<SrqSlot<D>>(),
         size_ib_qp: size_of::<QpSlot<D>>(),
         size_ib_ucontext: size_of::<ContextSlot>(),

@@ -9,7 +9,8 @@ use super::{
     CqSlot,
     PdSlot,
     QpSlot,
-    SrqSlot, //
+    SrqSlot,
+    XrcdSlot, //
 };
 use crate::{
     bindings,
@@ -23,6 +24,7 @@ use crate::{
             SendWrs, //
         },
         Driver,
+        QpParts,
         QpSink,
         Ring, //
     },
@@ -43,19 +45,19 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         if init.create_flags != 0 {
             return EOPNOTSUPP.to_errno();
         }
-        if init.send_cq.is_null() || init.recv_cq.is_null() || (*ib).pd.is_null() {
-            return EINVAL.to_errno();
-        }
         let device = DeviceSlot::<D>::get((*ib).device);
-        let pd = PdSlot::<D>::get((*ib).pd);
-        let send_cq = CqSlot::<D>::get(init.send_cq);
-        let recv_cq = CqSlot::<D>::get(init.recv_cq);
+        let given = QpParts {
+            pd: PdSlot::<D>::maybe((*ib).pd),
+            send_cq: CqSlot::<D>::maybe(init.send_cq),
+            recv_cq: CqSlot::<D>::maybe(init.recv_cq),
+            srq: SrqSlot::<D>::maybe(init.srq),
+            xrcd: XrcdSlot::<D>::maybe(init.xrcd),
+        };
         let kernel = udata.is_null();
-        let srq = (!init.srq.is_null()).then(|| SrqSlot::<D>::get(init.srq));
-        let made = D::create_qp(device, pd, send_cq, recv_cq, srq, init, kernel, QpSink(ib));
+        let made = D::create_qp(device, &given, init, kernel, QpSink(ib));
         made.and_then(|qp| {
             let slot = QpSlot::<D>::of(ib);
-            let (number, sq, rq) = D::qp_parts(&qp);
+            let (number, sq, rq) = D::qp_rings(&qp);
             (*ib).qp_num = number;
             let shown = match kernel {
                 true => Ok(()),
@@ -74,14 +76,15 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
 unsafe fn show_rings<I, T>(
     slot: &mut Slot<I, T>,
     udata: *mut bindings::ib_udata,
-    sq: &Arc<Ring>,
+    sq: Option<&Arc<Ring>>,
     rq: Option<&Arc<Ring>>,
 ) -> Result {
     // SAFETY: `udata` is of a running call.
     unsafe {
-        let (mapping, sq_mi) = Mapping::offer(udata, sq)?;
-        slot.mappings[0] = mapping;
-        let mut rq_mi = bindings::mminfo::default();
+        let (mut sq_mi, mut rq_mi) = Default::default();
+        if let Some(sq) = sq {
+            (slot.mappings[0], sq_mi) = Mapping::offer(udata, sq)?;
+        }
         if let Some(rq) = rq {
             (slot.mappings[1], rq_mi) = Mapping::offer(udata, rq)?;
         }

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Callbacks of shared receive queues.
+//! Callbacks of shared receive queues and XRC domains.
 
 use super::{
     errno,
     respond,
+    CqSlot,
     PdSlot,
-    SrqSlot, //
+    SrqSlot,
+    XrcdSlot, //
 };
 use crate::{
     bindings,
     kernel_ext::{
         ib::{
+            device::DeviceSlot,
             mmap::Mapping,
             wr::RecvWrs,
             Driver,
@@ -30,6 +33,26 @@ use kernel::{
     },
 };
 
+pub(super) unsafe extern "C" fn alloc_xrcd<D: Driver>(
+    ib: *mut bindings::ib_xrcd,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: the core gives a fresh XRC domain of our size on a registered device.
+    errno(unsafe {
+        let device = DeviceSlot::<D>::get((*ib).device);
+        D::alloc_xrcd(device).map(|xrcd| XrcdSlot::<D>::of(ib).fill(xrcd))
+    })
+}
+
+pub(super) unsafe extern "C" fn dealloc_xrcd<D: Driver>(
+    ib: *mut bindings::ib_xrcd,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: the core destroys a domain that it made, once, when nothing uses it.
+    drop(unsafe { XrcdSlot::<D>::of(ib) }.take());
+    0
+}
+
 pub(super) unsafe extern "C" fn create_srq<D: Driver>(
     ib: *mut bindings::ib_srq,
     init: *mut bindings::ib_srq_init_attr,
@@ -38,14 +61,26 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
     // SAFETY: the core gives a fresh SRQ of our size with a PD of this driver, its
     // attributes, and the udata of a running call or null for a kernel user.
     errno(unsafe {
-        if (*init).srq_type != bindings::ib_srq_type_IB_SRQT_BASIC {
-            return EOPNOTSUPP.to_errno();
-        }
+        let xrc = match (*init).srq_type {
+            bindings::ib_srq_type_IB_SRQT_BASIC => None,
+            bindings::ib_srq_type_IB_SRQT_XRC => {
+                let xrcd = (*ib).ext.__bindgen_anon_1.xrc.xrcd;
+                let both = XrcdSlot::<D>::maybe(xrcd).zip(CqSlot::<D>::maybe((*ib).ext.cq));
+                if both.is_none() {
+                    return EINVAL.to_errno();
+                }
+                both
+            }
+            _ => return EOPNOTSUPP.to_errno(),
+        };
         let pd = PdSlot::<D>::get((*ib).pd);
-        D::create_srq(pd, &mut (*init).attr, SrqSink(ib)).and_then(|srq| {
+        D::create_srq(pd, &mut (*init).attr, xrc, SrqSink(ib)).and_then(|srq| {
             let slot = SrqSlot::<D>::of(ib);
             let (srq_num, ring) = D::srq_parts(&srq);
             slot.fill(srq);
+            if xrc.is_some() {
+                (*ib).ext.__bindgen_anon_1.xrc.srq_num = srq_num;
+            }
             if udata.is_null() {
                 return Ok(());
             }
