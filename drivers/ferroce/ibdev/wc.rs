@@ -21,13 +21,13 @@ pub(super) fn next(dev: &Device, cq: &Cq) -> Option<bindings::ib_wc> {
         let entry = cq.poll()?;
         let qp = dev.qps.get(entry.qpn(), &rcu).and_then(|qp| qp.handle());
         if let Some(qp) = qp {
-            return Some(translate(&entry, qp.as_ptr(), dev.vlan));
+            return Some(translate(&entry, qp.as_ptr()));
         }
     }
     None
 }
 
-fn translate(entry: &Entry, qp: *mut bindings::ib_qp, vlan: Option<u16>) -> bindings::ib_wc {
+fn translate(entry: &Entry, qp: *mut bindings::ib_qp) -> bindings::ib_wc {
     let mut wc = bindings::ib_wc {
         status: entry.status(),
         opcode: entry.opcode(),
@@ -52,7 +52,7 @@ fn translate(entry: &Entry, qp: *mut bindings::ib_qp, vlan: Option<u16>) -> bind
         }
     }
     // The connection manager finds our GID by it.
-    if let Some(id) = vlan.filter(|_| entry.with_grh()) {
+    if let Some(id) = entry.vlan().filter(|_| entry.with_grh()) {
         wc.vlan_id = id;
         wc.wc_flags |= bindings::ib_wc_flags_IB_WC_WITH_VLAN as i32;
     }

@@ -21,15 +21,18 @@ pub(crate) struct Datagram<'a> {
     /// Payload bytes of a segment, of which only the last one may be shorter;
     /// 0: it is one datagram.
     pub(crate) gso_size: usize,
+    /// The VLAN whose interface it came through.
+    pub(crate) vlan: Option<u16>,
 }
 
 impl<'a> Datagram<'a> {
-    pub(super) fn new(headers: &Headers<'a>, gso_size: usize) -> Self {
+    pub(super) fn new(headers: &Headers<'a>, gso_size: usize, vlan: Option<u16>) -> Self {
         Self {
             ip: headers.ip,
             udp: headers.udp,
             payload: headers.payload,
             gso_size,
+            vlan,
         }
     }
 

@@ -111,7 +111,8 @@ impl<E: Endpoint> Table<E> {
         let headers = Headers::parse(packet.network(), gso_size != 0)?;
         let guard = rcu::read_lock();
         let endpoint = self.owner(packet.device(), &headers, &guard)?;
-        endpoint.receive(&Datagram::new(&headers, gso_size));
+        let vlan = packet.device().vlan_id();
+        endpoint.receive(&Datagram::new(&headers, gso_size, vlan));
         Some(())
     }
 }

@@ -25,8 +25,9 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Bytes of `struct ib_uverbs_wc`.
-const ENTRY: usize = 48;
+/// Bytes of `struct ib_uverbs_wc`, and behind them the VLAN that a datagram came through,
+/// if it came through one, plus 1.
+const ENTRY: usize = 48 + 4;
 const WC_WITH_GRH: u32 = 1;
 const WC_WITH_IMM: u32 = 2;
 const WC_WITH_INVALIDATE: u32 = 8;
@@ -121,12 +122,12 @@ impl Cq {
         Ok(())
     }
 
-    /// Adds a completion. What is due after it wants no lock held.
-    pub(crate) fn push(&self, c: &Completion) -> Pushed {
+    /// Adds a completion of what came through `vlan`, if through one. What is due after it wants no lock held.
+    pub(crate) fn push(&self, c: &Completion, vlan: Option<u16>) -> Pushed {
         let mut state = self.state.lock();
         let next = state.ring.next(state.producer);
         let full = next == state.ring.consumer();
-        if full || state.ring.write(state.producer, 0, &encode(c)).is_err() {
+        if full || state.ring.write(state.producer, 0, &encode(c, vlan)).is_err() {
             return match core::mem::replace(&mut state.overrun, true) {
                 true => Pushed::Lost,
                 false => Pushed::FirstLost,
@@ -248,6 +249,11 @@ impl Entry {
         self.number(32)
     }
 
+    /// The VLAN that a datagram came through.
+    pub(crate) fn vlan(&self) -> Option<u16> {
+        self.number(48).checked_sub(1).map(|id| id as u16)
+    }
+
     /// Whether the buffer begins with a GRH.
     pub(crate) fn with_grh(&self) -> bool {
         self.number(36) & WC_WITH_GRH != 0
@@ -265,7 +271,7 @@ impl Entry {
 }
 
 /// `struct ib_uverbs_wc` (include/uapi/rdma/ib_user_verbs.h), in the machine's byte order.
-fn encode(c: &Completion) -> [u8; ENTRY] {
+fn encode(c: &Completion, vlan: Option<u16>) -> [u8; ENTRY] {
     let mut flags = 0;
     if c.with_grh {
         flags |= WC_WITH_GRH;
@@ -291,5 +297,7 @@ fn encode(c: &Completion) -> [u8; ENTRY] {
     wc[32..36].copy_from_slice(&c.src_qp.to_ne_bytes());
     wc[36..40].copy_from_slice(&flags.to_ne_bytes());
     wc[46] = 1;
+    let vlan = vlan.map_or(0, |id| u32::from(id) + 1);
+    wc[48..52].copy_from_slice(&vlan.to_ne_bytes());
     wc
 }

@@ -101,8 +101,6 @@ pub(crate) struct Device {
     pub(crate) ib: IbDevice,
     /// The interface's index in its namespace.
     pub(crate) ifindex: u32,
-    /// The interface's VLAN ID, if it is a VLAN's.
-    pub(crate) vlan: Option<u16>,
     /// `enum ib_mtu` that fits into the interface's MTU.
     mtu: AtomicU32,
     /// EUI-64 of the interface, big-endian: node and system image GUID.
@@ -166,7 +164,6 @@ impl Device {
             pin_init!(Self {
                 ib,
                 ifindex: ndev.ifindex(),
-                vlan: ndev.vlan_id(),
                 mtu: AtomicU32::new(path_mtu(ndev.mtu())),
                 guid: Self::guid_of(ndev.mac()),
                 counters,

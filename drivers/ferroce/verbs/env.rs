@@ -168,7 +168,7 @@ impl Env<'_> {
 
     /// Puts a completion into `cq`, and notes what its owner is to be told.
     fn complete(&mut self, cq: &Cq, c: &Completion) -> CqDue {
-        let pushed = cq.push(c);
+        let pushed = cq.push(c, self.side.vlan);
         self.side.overrun |= matches!(pushed, Pushed::Lost | Pushed::FirstLost);
         CqDue {
             completion: pushed == Pushed::Notify,

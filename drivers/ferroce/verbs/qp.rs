@@ -160,6 +160,8 @@ pub(super) struct Side {
     /// Destroyed: nothing may happen any more.
     closed: bool,
     pub(super) due: Due,
+    /// The VLAN that the packet at hand came through.
+    pub(super) vlan: Option<u16>,
     /// A completion was lost since its CQ was full.
     pub(super) overrun: bool,
 }

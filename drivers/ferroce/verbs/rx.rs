@@ -105,6 +105,7 @@ impl Endpoint for Device {
                 continue;
             };
             qp.with_engine(&rcu, |engine, env| {
+                env.side.vlan = datagram.vlan;
                 let ours = env.is_from_peer(engine, datagram.ip);
                 let mut next = Some(first);
                 while let Some(packet) = next {

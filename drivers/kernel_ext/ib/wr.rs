@@ -4,7 +4,6 @@
 //!
 //! C side: `struct ib_send_wr` and its relatives in include/rdma/ib_verbs.h.
 
-use super::super::kmem::DirectMap;
 use crate::bindings;
 use core::marker::PhantomData;
 use kernel::prelude::*;
@@ -202,14 +201,20 @@ impl SendWr<'_> {
 
     /// Copies the data of an inline request to the start of `out`; how long it is.
     ///
-    /// Fails with `EINVAL` if it is longer than `out`, `EFAULT` for bad addresses.
+    /// Fails with `EINVAL` if it is longer than `out`.
     pub(crate) fn copy_inline(&self, out: &mut [u8]) -> Result<usize> {
         let mut done = 0usize;
         for sge in self.sges() {
             let end = done.checked_add(sge.len as usize).ok_or(EINVAL)?;
             let piece = out.get_mut(done..end).ok_or(EINVAL)?;
-            // The kernel user names its own memory, without a key.
-            DirectMap::new().read(sge.addr.try_into()?, piece)?;
+            // SAFETY: the kernel user names memory of its own, which may be on its stack.
+            unsafe {
+                core::ptr::copy_nonoverlapping(
+                    sge.addr as *const u8,
+                    piece.as_mut_ptr(),
+                    piece.len(),
+                )
+            };
             done = end;
         }
         Ok(done)

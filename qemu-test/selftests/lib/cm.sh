@@ -39,6 +39,20 @@ test_rping_over_IPv6() {
 	talk b 7174 a rping -s -a fd00::2 -C 20 -V -- rping -c -a fd00::2 -C 20 -V
 }
 
+test_rping_over_a_VLAN() {
+	local ns addr=1
+	for ns in a b; do
+		ip -n "$ns" link add link "v$ns" name "v$ns.5" type vlan id 5
+		ip -n "$ns" addr add "10.5.0.$addr/24" dev "v$ns.5"
+		ip -n "$ns" link set "v$ns.5" up
+		within 10 gid_of "$ns" "10.5.0.$addr" >/dev/null
+		addr=2
+	done
+	talk b 7174 a rping -s -a 10.5.0.2 -C 5 -V -- rping -c -a 10.5.0.2 -C 5 -V
+	ip -n a link del va.5
+	ip -n b link del vb.5
+}
+
 test_ucmatose_with_eight_connections() {
 	talk b 7471 a ucmatose -b 10.0.0.2 -c 8 -- ucmatose -s 10.0.0.2 -c 8
 }
