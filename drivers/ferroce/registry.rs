@@ -12,7 +12,8 @@ use crate::{
     kernel_ext::{
         global::Global,
         ib::device,
-        netdev::NetDevice, //
+        netdev::NetDevice,
+        random, //
     },
     net::Stack,
     verbs::Device, //
@@ -73,18 +74,25 @@ pub(crate) fn with_devices<R>(look: impl FnOnce(&[Arc<Device>]) -> R) -> R {
 
 /// Makes a device on `ndev` and registers it.
 ///
-/// Fails with `EINVAL` for an interface that is not Ethernet, `EEXIST` if it has a device,
+/// Fails with `EINVAL` for an interface that does not carry IP, `EPERM` for a VLAN, `EEXIST` if it has a device,
 /// `EADDRINUSE` if UDP port 4791 is taken, `ENODEV` if the interface is going away, or as
 /// the core does.
 pub(crate) fn add(name: &CStr, ndev: &NetDevice) -> Result {
     let registry = REGISTRY.get().ok_or(ENODEV)?;
-    if !ndev.is_ethernet() {
-        pr_err!("{}: not an Ethernet interface\n", ndev.name());
+    if !ndev.carries_ip() {
+        pr_err!("{}: neither Ethernet nor a tunnel of IP\n", ndev.name());
         return Err(EINVAL);
     }
-    let mac = ndev.mac();
-    device::register::<Door>(name, ndev, Device::guid_of(mac), |ib| {
-        let dev = Device::new(ib, ndev)?;
+    if ndev.vlan_id().is_some() {
+        pr_err!(
+            "{}: the addresses of a VLAN belong to a device on the interface below it\n",
+            ndev.name()
+        );
+        return Err(EPERM);
+    }
+    let guid = registry.free_guid(ndev);
+    device::register::<Door>(name, ndev, guid, |ib| {
+        let dev = Device::new(ib, ndev, guid)?;
         // What stands in the way is in the log by now.
         Device::attach(&dev, &registry.stack, ndev)
             .map_err(|e| if e == EBUSY { EEXIST } else { e })?;
@@ -107,7 +115,28 @@ pub(crate) fn remove(dev: &Device) {
 }
 
 impl Registry {
+    /// The GUID of a device on `ndev`: the EUI-64 that stands for its Ethernet address (RFC
+    /// 4291, appendix A), or another one if a device has that, as with a VLAN and the
+    /// interface below it, or if there is no address.
+    fn free_guid(&self, ndev: &NetDevice) -> [u8; 8] {
+        let devices = self.devices.lock();
+        let is_free = |guid: &[u8; 8]| devices.iter().all(|other| other.guid != *guid);
+        let own = ndev.mac().map(guid_of).filter(is_free);
+        own.unwrap_or_else(|| {
+            let mut guid = random::bytes();
+            // Neither a group's nor one that was bought from the IEEE.
+            guid[0] &= !3;
+            guid
+        })
+    }
+
     fn first(&self) -> Option<Arc<Device>> {
         self.devices.lock().first().cloned()
     }
+}
+
+/// The EUI-64 that stands for an Ethernet address.
+fn guid_of(mac: [u8; 6]) -> [u8; 8] {
+    let [a, b, c, d, e, f] = mac;
+    [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
 }

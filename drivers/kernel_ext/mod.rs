@@ -13,6 +13,7 @@ pub(crate) mod net;
 pub(crate) mod netdev;
 pub(crate) mod nf;
 pub(crate) mod percpu;
+pub(crate) mod random;
 pub(crate) mod rcu;
 pub(crate) mod ring;
 pub(crate) mod route;

@@ -65,19 +65,30 @@ impl NetDevice {
         read_once!(self, mtu)
     }
 
-    /// The Ethernet address; zeroes if the interface has another kind.
-    pub(crate) fn mac(&self) -> [u8; 6] {
+    /// The Ethernet address, if the interface has one.
+    pub(crate) fn mac(&self) -> Option<[u8; 6]> {
         if read_once!(self, addr_len) != 6 {
-            return [0; 6];
+            return None;
         }
         let addr = read_once!(self, dev_addr).cast::<[u8; 6]>();
         // SAFETY: it points to at least `addr_len` bytes that live as long as the device.
-        unsafe { addr.read_volatile() }
+        Some(unsafe { addr.read_volatile() }).filter(|mac| *mac != [0; 6])
     }
 
-    /// Whether it is an Ethernet interface.
-    pub(crate) fn is_ethernet(&self) -> bool {
-        u32::from(read_once!(self, type_)) == bindings::ARPHRD_ETHER
+    /// Whether it is an Ethernet interface, a tunnel to a program or the loopback: whatever
+    /// carries IP for all comers.
+    pub(crate) fn carries_ip(&self) -> bool {
+        matches!(
+            u32::from(read_once!(self, type_)),
+            bindings::ARPHRD_ETHER | bindings::ARPHRD_NONE | bindings::ARPHRD_LOOPBACK
+        )
+    }
+
+    /// Whether it is up and has a carrier.
+    pub(crate) fn is_active(&self) -> bool {
+        // SAFETY: the borrow keeps the device, of which flags are read.
+        let state = unsafe { bindings::ib_get_curr_port_state(self.as_raw()) };
+        state == bindings::ib_port_state_IB_PORT_ACTIVE
     }
 
     /// Whether it is a namespace's `lo`.
@@ -137,16 +148,56 @@ impl NetDevice {
         }
     }
 
-    /// The device below a VLAN, if this is one and both are in one namespace.
-    pub(crate) fn vlan_lower<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g NetDevice> {
-        // SAFETY: the borrow keeps the device; the lower one is freed after its VLANs.
-        let lower = unsafe {
-            if !bindings::is_vlan_dev(self.as_raw()) {
-                return None;
+    /// The first answer that `look` has to one of the interfaces below this one, in the same
+    /// namespace.
+    pub(crate) fn find_lower<R, F>(&self, guard: &rcu::Guard, look: F) -> Option<R>
+    where
+        F: FnMut(&NetDevice) -> Option<R>,
+    {
+        struct Search<'a, R, F> {
+            net: &'a Net,
+            guard: &'a rcu::Guard,
+            look: F,
+            found: Option<R>,
+        }
+
+        /// # Safety
+        ///
+        /// `private.data` is the `Search` below, and `lower` a device that RCU keeps.
+        unsafe extern "C" fn visit<R, F: FnMut(&NetDevice) -> Option<R>>(
+            lower: *mut bindings::net_device,
+            private: *mut bindings::netdev_nested_priv,
+        ) -> c_int {
+            // SAFETY: as our callers say.
+            let (search, lower) = unsafe {
+                let search = &mut *(*private).data.cast::<Search<'_, R, F>>();
+                (search, NetDevice::from_raw(lower))
+            };
+            if lower.net(search.guard) == search.net {
+                search.found = (search.look)(lower);
             }
-            NetDevice::from_raw(bindings::vlan_dev_real_dev(self.as_raw()))
+            search.found.is_some().into()
+        }
+
+        let mut search = Search {
+            net: self.net(guard),
+            guard,
+            look,
+            found: None,
         };
-        (lower.net(guard) == self.net(guard)).then_some(lower)
+        let mut private = bindings::netdev_nested_priv {
+            data: ptr::from_mut(&mut search).cast(),
+            ..Default::default()
+        };
+        // SAFETY: RCU is held as the guard shows, and `visit` gets what it asks for.
+        unsafe {
+            bindings::netdev_walk_all_lower_dev_rcu(
+                self.as_raw(),
+                Some(visit::<R, F>),
+                &mut private,
+            )
+        };
+        search.found
     }
 
     /// Calls `f` under RTNL, where no interface comes, goes or moves.

@@ -110,8 +110,9 @@ fn path_mtu(bytes: u32) -> Option<Mtu> {
 }
 
 fn path(device: &Device, arg: &bindings::ferroce_modify_qp) -> Result<AhAttr> {
+    let (source, interface) = device.ib.hold().ok_or(ENODEV)?.gid(arg.sgid_index)?;
     let path = PathAttr {
-        src: address(device.ib.hold().ok_or(ENODEV)?.gid(arg.sgid_index)?),
+        src: address(source),
         dst: address(arg.dgid),
         traffic_class: arg.traffic_class,
         hop_limit: if arg.hop_limit == 0 {
@@ -120,6 +121,7 @@ fn path(device: &Device, arg: &bindings::ferroce_modify_qp) -> Result<AhAttr> {
             arg.hop_limit
         },
         flow_label: arg.flow_label,
+        interface,
     };
     let sgid_index = arg.sgid_index.try_into()?;
     Ok(AhAttr::plain(path, arg.dgid, sgid_index))

@@ -51,6 +51,8 @@ pub(crate) struct PathConfig {
     pub(crate) hop_limit: u8,
     /// IPv6 flow label.
     pub(crate) flow_label: u32,
+    /// The interface that has our address, if that is known.
+    pub(crate) interface: Option<u32>,
 }
 
 /// A way to a peer. May be used from any context and from several CPUs.

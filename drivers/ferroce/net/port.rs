@@ -64,10 +64,11 @@ pub(super) struct Table<E: Endpoint> {
 }
 
 impl<E: Endpoint> Table<E> {
-    /// The device on `dev` or, if that is a VLAN, on the interface below.
+    /// The device on `dev` or on an interface below: the core gives a device the addresses
+    /// of the VLANs, bonds and bridges above its interface too.
     fn on<'g>(&self, dev: &NetDevice, guard: &'g rcu::Guard) -> Option<ArcBorrow<'g, E>> {
         let find = |dev: &NetDevice| self.by_ifindex.get(dev.ifindex(), guard);
-        find(dev).or_else(|| find(dev.vlan_lower(guard)?))
+        find(dev).or_else(|| dev.find_lower(guard, find))
     }
 
     /// The device for a packet. One that looped back is for the owner of its address.

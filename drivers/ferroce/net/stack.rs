@@ -30,7 +30,6 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        rcu,
         Arc,
         Mutex, //
     },
@@ -103,24 +102,12 @@ impl<E: Endpoint> Attachment<E> {
         }
     }
 
-    /// A way to a peer out of this interface, or out of the VLAN on it that has the
-    /// source address. `EHOSTUNREACH`, `ENETUNREACH` and the like if there is no route. Does
-    /// not sleep.
+    /// A way to a peer out of the interface that has the source address, or else out of
+    /// this one. `EHOSTUNREACH`, `ENETUNREACH` and the like if there is no route. Does not
+    /// sleep.
     pub(crate) fn path(&self, config: &PathConfig) -> Result<Path> {
-        let ifindex = self.vlan_with(config.src).unwrap_or(self.ifindex);
+        let ifindex = config.interface.unwrap_or(self.ifindex);
         Path::new(self.port.net.clone(), ifindex, config)
-    }
-
-    /// The VLAN on this interface whose address is `addr`. A link-local address, which is
-    /// the same on all of them, names none.
-    fn vlan_with(&self, addr: IpAddr) -> Option<u32> {
-        if matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local()) {
-            return None;
-        }
-        let guard = rcu::read_lock();
-        let owner = self.port.net.get(&guard)?.device_with(addr, &guard)?;
-        let below = owner.vlan_lower(&guard)?;
-        (below.ifindex() == self.ifindex).then(|| owner.ifindex())
     }
 }
 

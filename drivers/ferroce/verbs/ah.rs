@@ -108,6 +108,7 @@ impl Ah {
             tclass: attr.traffic_class,
             hop_limit: attr.hop_limit,
             flow_label: attr.flow_label,
+            interface: attr.interface,
         };
         let path = Arc::new(dev.path(&config)?, GFP_ATOMIC)?;
         way.path = Some(path.clone());

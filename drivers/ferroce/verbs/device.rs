@@ -3,7 +3,10 @@
 //! A device on one interface: its tables of objects and its limits.
 
 use super::{
-    counters::Counters,
+    counters::{
+        Counter,
+        Counters, //
+    },
     multicast::Groups,
     Ah,
     FastMr,
@@ -31,6 +34,7 @@ use crate::{
     },
 };
 use core::sync::atomic::{
+    AtomicBool,
     AtomicU32,
     Ordering, //
 };
@@ -103,6 +107,8 @@ pub(crate) struct Device {
     pub(crate) ifindex: u32,
     /// `enum ib_mtu` that fits into the interface's MTU.
     mtu: AtomicU32,
+    /// Whether the interface had a carrier when we last looked.
+    active: AtomicBool,
     /// EUI-64 of the interface, big-endian: node and system image GUID.
     pub(crate) guid: [u8; 8],
     /// What happened.
@@ -158,14 +164,15 @@ pub(crate) struct Cursors {
 
 impl Device {
     /// The driver's part of the core's device `ib` on `ndev`.
-    pub(crate) fn new(ib: IbDevice, ndev: &NetDevice) -> Result<Arc<Self>> {
+    pub(crate) fn new(ib: IbDevice, ndev: &NetDevice, guid: [u8; 8]) -> Result<Arc<Self>> {
         let counters = Counters::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 ib,
                 ifindex: ndev.ifindex(),
                 mtu: AtomicU32::new(path_mtu(ndev.mtu())),
-                guid: Self::guid_of(ndev.mac()),
+                guid,
+                active: AtomicBool::new(ndev.is_active()),
                 counters,
                 qps <- RcuTable::new(),
                 groups <- Groups::new(),
@@ -181,12 +188,6 @@ impl Device {
             }),
             GFP_KERNEL,
         )
-    }
-
-    /// The EUI-64 that stands for an Ethernet address (RFC 4291, appendix A): the node's GUID.
-    pub(crate) fn guid_of(mac: [u8; 6]) -> [u8; 8] {
-        let [a, b, c, d, e, f] = mac;
-        [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
     }
 
     /// Starts to receive on the interface. Fails as [`Stack::attach`] does.
@@ -217,6 +218,14 @@ impl Device {
     /// `enum ib_mtu` of the port.
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu.load(Ordering::Relaxed)
+    }
+
+    /// The interface has gained or lost its carrier, perhaps.
+    pub(crate) fn set_link_state(&self, active: bool) {
+        let before = self.active.swap(active, Ordering::Relaxed);
+        if before && !active {
+            self.counters.add(Counter::LinkDowned, 1);
+        }
     }
 
     /// The interface's MTU changed.

@@ -317,6 +317,7 @@ impl Qp {
                     tclass: attr.traffic_class,
                     hop_limit: attr.hop_limit,
                     flow_label: attr.flow_label,
+                    interface: attr.interface,
                 };
                 Some(Arc::new(self.dev.path(&config)?, GFP_KERNEL)?)
             }

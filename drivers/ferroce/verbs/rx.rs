@@ -129,8 +129,7 @@ impl Endpoint for Device {
         match event {
             Event::ChangeMtu => self.set_link_mtu(netdev.mtu()),
             Event::Unregister => self.ib.unregister_later(),
-            Event::Down => self.counters.add(Counter::LinkDowned, 1),
-            Event::Up | Event::Change => {}
+            Event::Up | Event::Down | Event::Change => self.set_link_state(netdev.is_active()),
         }
     }
 }

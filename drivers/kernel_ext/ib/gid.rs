@@ -7,7 +7,11 @@ use core::net::{
     IpAddr,
     Ipv6Addr, //
 };
-use kernel::prelude::*;
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::rcu, //
+};
 
 /// Where packets of an address handle come from and go to.
 #[derive(Clone, Copy)]
@@ -22,6 +26,23 @@ pub(crate) struct PathAttr {
     pub(crate) hop_limit: u8,
     /// IPv6 flow label.
     pub(crate) flow_label: u32,
+    /// The interface that has our address, if the core knows: it may be one above the
+    /// device's own, such as a VLAN.
+    pub(crate) interface: Option<u32>,
+}
+
+/// The interface of an entry of the GID table.
+///
+/// # Safety
+///
+/// `attr` is an entry that is held.
+pub(super) unsafe fn interface(attr: *const bindings::ib_gid_attr) -> Option<u32> {
+    let _guard = rcu::read_lock();
+    // SAFETY: by our contract, and RCU keeps the netdev.
+    unsafe {
+        let ndev = from_err_ptr(bindings::rdma_read_gid_attr_ndev_rcu(attr)).ok()?;
+        Some((*ndev).ifindex as u32)
+    }
 }
 
 /// An IP address out of a RoCEv2 GID: IPv4 is mapped into IPv6 (IBTA annex A17.4.5).
@@ -40,7 +61,10 @@ impl PathAttr {
             return Err(EINVAL);
         }
         // SAFETY: the core holds the GID entry for as long as the handle's user does.
-        let sgid = unsafe { &(*ah.grh.sgid_attr).gid };
+        let (sgid, interface) = unsafe {
+            let entry = ah.grh.sgid_attr;
+            (&(*entry).gid, interface(entry))
+        };
         Ok(Self {
             src: address(sgid),
             dst: address(&ah.grh.dgid),
@@ -51,6 +75,7 @@ impl PathAttr {
                 ah.grh.hop_limit
             },
             flow_label: ah.grh.flow_label,
+            interface,
         })
     }
 }

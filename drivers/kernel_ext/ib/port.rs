@@ -96,16 +96,16 @@ impl Held {
         Some(interface)
     }
 
-    /// The GID at `index` of the table. `ENOENT` if there is none.
-    pub(crate) fn gid(&self, index: u8) -> Result<[u8; 16]> {
+    /// The GID at `index` of the table and its interface. `ENOENT` if there is none.
+    pub(crate) fn gid(&self, index: u8) -> Result<([u8; 16], Option<u32>)> {
         // SAFETY: the device is alive; an entry that was found is ours until `put`, and any
         // bytes make a valid array.
         unsafe {
             let attr = bindings::rdma_get_gid_attr(self.as_ptr(), 1, index.into());
             let attr = kernel::error::from_err_ptr(attr.cast_mut()).map_err(|_| ENOENT)?;
-            let gid = (*attr).gid.raw;
+            let found = ((*attr).gid.raw, super::gid::interface(attr));
             bindings::rdma_put_gid_attr(attr);
-            Ok(gid)
+            Ok(found)
         }
     }
 

@@ -97,14 +97,6 @@ test_a_missing_interface_is_refused() {
 	device_gone fx
 }
 
-test_an_interface_without_Ethernet_is_refused() {
-	modprobe tun
-	a ip tuntap add tun9 mode tun
-	expect_failure 'not supported|[Ii]nvalid' a rdma link add fx type "$FERROCE_DRIVER" netdev tun9
-	device_gone fx
-	a ip link del tun9
-}
-
 test_a_taken_UDP_port_is_refused_and_free_again_works() {
 	local holder
 	ip netns exec a python3 -c 'import signal, socket
