@@ -15,7 +15,7 @@ help: ## show this text
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 	@echo
 	@echo "  KDIR=DIR          build the modules against your own prepared kernel tree"
-	@echo "  SUITE=NAME        one suite of make check: unit sim lint verbs pyverbs perftest ulp interop kselftest"
+	@echo "  SUITE=NAME        one suite of make check: unit sim mutants lint verbs pyverbs perftest ulp interop kselftest"
 	@echo "  FERROCE_CACHE=DIR where root, kernel and crates are kept (~/.cache/ferroce)"
 	@echo "  KERNEL_VERSION=V  kernel to take instead of the newest of the series"
 

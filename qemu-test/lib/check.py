@@ -24,7 +24,7 @@ CLONE = Path(__file__).resolve().parents[2]
 SELFTESTS = CLONE / "qemu-test" / "selftests"
 RESULTS = CLONE / "build" / "results"
 GUEST_SUITES = ["kselftest", "verbs", "net", "pyverbs", "cm", "perftest", "ulp", "interop"]
-SUITES = ["lint", "unit", "sim", *GUEST_SUITES]
+SUITES = ["lint", "unit", "sim", "mutants", *GUEST_SUITES]
 GUEST_LINE = re.compile(r"^# guest: (.+)$", re.MULTILINE)
 CARGO_LINE = re.compile(r"^test (.+) \.\.\. (ok|FAILED|ignored)(?:, (.*))?$")
 SECONDS_A_SCRIPT = 1100
@@ -35,6 +35,7 @@ suites:
   lint       formatters and linters
   unit       the engine and the user tools, on this host
   sim        the engine in thousands of simulated runs, on this host
+  mutants    whether unit and sim notice bugs planted in the engine
   kselftest  the module and /dev/ferroce, in a guest
   verbs      stock rdma-core on the device: data, errors, events, teardown
   net        counters, multicast, kinds of interfaces, what happens to them
@@ -114,16 +115,29 @@ class Check:
         if not reader.ended:
             self.add(Result("lint", "qemu-test/lint", "run", FAILED, "it did not begin"))
 
+    def ktap(self, suite, command):
+        """A program on this host that prints nested KTAP itself."""
+        reader = Reader(suite, self.add, self.script_done)
+        said = []
+
+        def on_line(line):
+            said.append(line)
+            reader.line(line)
+
+        self.host(command, CLONE, on_line)
+        reader.cut_off("it ended early")
+        (RESULTS / f"{suite}.log").write_text("\n".join(said) + "\n")
+        if not reader.ended:
+            self.add(Result(suite, suite, "run", FAILED, "\n".join(said[-30:])))
+
     def sim(self):
         """The simulator's runs; it says itself whether they have met enough."""
-        reader = Reader("sim", self.add, self.script_done)
-        self.host(
-            [CLONE / "build" / "bin" / "ferroce-sim", "suite", "--cover", RESULTS / "sim-coverage.txt"],
-            CLONE, reader.line,
-        )
-        reader.cut_off("the simulator ended early")
-        if not reader.ended:
-            self.add(Result("sim", "ferroce-sim", "run", FAILED, "it did not begin"))
+        program = CLONE / "build" / "bin" / "ferroce-sim"
+        self.ktap("sim", [program, "suite", "--cover", RESULTS / "sim-coverage.txt"])
+
+    def mutants(self):
+        """Bugs planted in the engine, each of which a test must notice."""
+        self.ktap("mutants", [CLONE / "userspace-tools" / "engine" / "mutants" / "run"])
 
     def unit(self):
         """The host tests of the engine and of the user tools."""

@@ -332,7 +332,7 @@ impl<S: Store> Qp<S> {
             self.req.messages = wqe.message;
         }
         let (dest_qpn, ah) = match wqe.op {
-            SendOp::Datagram { dest_qpn, ah, .. } => (dest_qpn, Some(ah)),
+            SendOp::Datagram { dest_qpn, ah, .. } => (dest_qpn & 0x00ff_ffff, Some(ah)),
             _ => (self.attrs.dest_qpn, None),
         };
         Transmit {

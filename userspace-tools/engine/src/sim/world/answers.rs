@@ -101,9 +101,9 @@ impl World {
     fn judge_data(&mut self, node: usize, offset: i32, pkt: &Packet<'_>) -> Option<String> {
         let mtu = self.nodes[node].mtu();
         let at = offset as u32;
-        let asked = self.nodes[node].life.asked.get(&at).copied().unwrap_or(0);
-        if asked == 0 {
-            return Some("nobody asked".into());
+        match self.nodes[node].life.asked.get_mut(&at) {
+            Some(times) if *times > 0 => *times -= 1,
+            _ => return Some("nobody asked, or not so often".into()),
         }
         self.nodes[node].life.due.remove(&at);
         let life = &self.nodes[node].life;

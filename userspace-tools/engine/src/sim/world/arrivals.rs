@@ -83,6 +83,8 @@ impl World {
         }
         if failed {
             life.closed = true;
+            let offset = life.expected.wrapping_add_signed(ahead);
+            self.judge_closing(node, offset);
             return;
         }
         if ahead > 0 {
@@ -140,6 +142,20 @@ impl World {
             life.owed = None;
         } else if pkt.bth.ack_req {
             life.owed = Some(life.expected as i32);
+        }
+    }
+
+    /// The request at `offset` has ended a connection: the receive that it took must say why.
+    fn judge_closing(&mut self, node: usize, offset: u32) {
+        let other = self.other(node);
+        let flaw = other.at(offset).and_then(|n| other.msgs[n].flaw);
+        let wanted = flaw.and_then(|flaw| flaw.receive());
+        let got = self.nodes[node].life.failed_receive;
+        if wanted.is_some() && wanted != got {
+            self.breach(
+                node,
+                format!("the receive ended {got:?} instead of {wanted:?}"),
+            );
         }
     }
 

@@ -335,6 +335,7 @@ impl World {
         if status == WcStatus::WrFlushErr {
             return Ok(());
         }
+        self.nodes[node].life.failed_receive.get_or_insert(status);
         let life = &self.nodes[node].life;
         let other = self.other(node);
         let msg = other.consumers.get(life.received).map(|n| &other.msgs[*n]);

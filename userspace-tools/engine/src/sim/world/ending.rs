@@ -43,7 +43,8 @@ impl World {
     /// A posted message may write.
     pub(super) fn remember(&mut self, node: usize, msg: &Msg) {
         let reliable = self.nodes[node].plan.qp_type == QpType::Rc;
-        if let Some((va, len)) = msg.target() {
+        let here = Endpoint::VA..Endpoint::VA + Endpoint::LEN as u64;
+        if let Some((va, len)) = msg.target().filter(|(va, _)| here.contains(va)) {
             let host = self.nodes[Plan::peer(node)].plan.host;
             let lkey = Endpoint::KEY;
             self.touched(

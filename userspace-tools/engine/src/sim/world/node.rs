@@ -97,7 +97,7 @@ pub struct Life {
     pub fetches: Vec<(u32, u32)>,
     /// Responses that must be sent.
     pub due: BTreeSet<u32>,
-    /// How often each response may be sent.
+    /// How often each response may still be sent.
     pub asked: BTreeMap<u32, u32>,
     /// Ends of the parts of READs that were asked for.
     pub asked_ends: BTreeSet<u32>,
@@ -111,6 +111,8 @@ pub struct Life {
     pub arriving: VecDeque<(usize, usize)>,
     /// The responder has failed.
     pub closed: bool,
+    /// How the receive in progress ended then.
+    pub failed_receive: Option<WcStatus>,
     /// Events seen.
     pub events: Vec<QpEvent>,
 }
