@@ -399,5 +399,5 @@ fn target(program: &[u8]) -> u64 {
 
 #[test]
 fn a_hostile_peer() {
-    fuzz("peer", 15_000, target);
+    fuzz("peer", 5_000, target);
 }

@@ -3,7 +3,7 @@
 //! Work queue elements as a process writes them: the kernel side's own decoder, on a ring of any bytes.
 
 #[path = "../../../../drivers/ferroce/verbs/wqe.rs"]
-#[expect(dead_code, reason = "sizes that only the kernel side needs")]
+#[allow(unused_imports, reason = "the kernel's prelude is empty here")]
 mod wqe;
 
 use ferroce_engine::sim::Endpoint;
@@ -67,5 +67,5 @@ fn target(bytes: &[u8]) -> u64 {
 
 #[test]
 fn work_queue_elements() {
-    fuzz("work", 6_000, target);
+    fuzz("work", 1_000, target);
 }
