@@ -21,7 +21,7 @@ fn set(bytes: &mut [u8], (_, first, width): Field, value: u64) {
     for bit in 0..width {
         let at = first + width - 1 - bit;
         let mask = 0x80 >> (at % 8);
-        if value >> bit & 1 == 1 {
+        if (value >> bit) & 1 == 1 {
             bytes[at / 8] |= mask;
         } else {
             bytes[at / 8] &= !mask;
@@ -302,7 +302,7 @@ fn psn_distance_is_the_same_everywhere() {
 fn psn_keeps_24_bits() {
     for high in 0..=u8::MAX {
         for low in [0, 1, 0x80_0000, 0xff_ffff] {
-            assert_eq!(Psn::new(u32::from(high) << 24 | low).get(), low);
+            assert_eq!(Psn::new((u32::from(high) << 24) | low).get(), low);
         }
     }
 }

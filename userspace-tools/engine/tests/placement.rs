@@ -295,7 +295,7 @@ fn requests_that_make_no_sense() {
         bytes.extend(len.to_be_bytes());
         bytes
     };
-    let feth = |placement: u8, selectivity: u8| vec![0, 0, 0, selectivity << 4 | placement];
+    let feth = |placement: u8, selectivity: u8| vec![0, 0, 0, (selectivity << 4) | placement];
     let psn = 0xff_fffa;
     let cases = [
         craft(Operation::Flush, 17, psn, &[&feth(0, 0), &reth(VA, 8)]),

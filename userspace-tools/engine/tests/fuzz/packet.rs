@@ -49,7 +49,7 @@ fn target(bytes: &[u8]) -> u64 {
     );
     mix(
         what,
-        u64::from(pkt.bth.pad) << 8 | pkt.payload.len().min(9) as u64,
+        (u64::from(pkt.bth.pad) << 8) | pkt.payload.len().min(9) as u64,
     )
 }
 

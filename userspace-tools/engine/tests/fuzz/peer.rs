@@ -257,7 +257,7 @@ impl Run {
         let op = request(tape);
         let data: Vec<u8> = match flags.inline {
             true => tape.bytes(usize::from(bits >> 2)).to_vec(),
-            false => (0..bits >> 4 & 7)
+            false => (0..((bits >> 4) & 7))
                 .flat_map(|_| tape.sge().encode())
                 .collect(),
         };
