@@ -9,13 +9,15 @@ SETUP := qemu-test/setup
 export FERROCE_CACHE FERROCE_MIRROR KERNEL_VERSION KDIR
 
 .DEFAULT_GOAL := help
-.PHONY: help setup modules tools demo check sim shell vng fmt lint clean distclean
+.PHONY: help setup modules tools demo check check-debug quick sim shell vng fmt lint clean distclean
 
 help: ## show this text
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 	@echo
 	@echo "  KDIR=DIR          build the modules against your own prepared kernel tree"
 	@echo "  SUITE=NAME        one suite of make check: unit sim mutants lint verbs pyverbs perftest ulp interop kselftest"
+	@echo "  KIND=NAME         one kernel of make check-debug: uml-kasan lockdep"
+	@echo "  TEST=SCRIPT       what make quick runs (verbs/rc-data.py)"
 	@echo "  FERROCE_CACHE=DIR where root, kernel and crates are kept (~/.cache/ferroce)"
 	@echo "  KERNEL_VERSION=V  kernel to take instead of the newest of the series"
 
@@ -37,6 +39,17 @@ check: setup modules tools ## run every test, or those of SUITE
 
 sim: tools ## one run of the simulator, by SEED, with a trace; PCAP=FILE keeps its packets
 	@build/bin/ferroce-sim run $(or $(SEED),0) $(if $(PCAP),--pcap '$(PCAP)')
+
+check-debug: setup modules tools ## run suites in kernels with KASAN, lockdep, kmemleak
+	@status=0; for kind in $(or $(KIND),uml-kasan lockdep); do \
+		$(SETUP)/debug-kernel $$kind modules >/dev/null && \
+		qemu-test/check --kernel $$kind $(SUITE) || status=1; \
+	done; exit $$status
+
+quick: setup ## a verbs test in User-mode Linux, seconds after an edit
+	@[ -e build/ferroce.ko ] || $(MAKE) modules
+	@qemu-test/guest --kernel uml --topology pair --timeout 120 -- \
+		qemu-test/selftests/run $(or $(TEST),verbs/rc-data.py)
 
 shell: setup modules tools ## a shell in a guest with two namespaces and the module loaded
 	@qemu-test/guest --topology pair --shell

@@ -37,7 +37,7 @@ def choose(options, execute):
 def probe(options, execute):
     trial = argparse.Namespace(**{
         **vars(options), "topology": "single", "modules": [], "command": ["true"],
-        "shell": False, "timeout": PROBE_SECONDS, "cpu": None, "allow_dmesg": True,
+        "shell": False, "kernel": "stock", "kernel_dir": None, "timeout": PROBE_SECONDS, "cpu": None, "allow_dmesg": True,
     })
     with tempfile.TemporaryDirectory() as out:
         try:

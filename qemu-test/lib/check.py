@@ -25,10 +25,18 @@ SELFTESTS = CLONE / "qemu-test" / "selftests"
 RESULTS = CLONE / "build" / "results"
 GUEST_SUITES = ["kselftest", "verbs", "net", "pyverbs", "cm", "perftest", "ulp", "interop"]
 SUITES = ["lint", "unit", "sim", "mutants", *GUEST_SUITES]
+# What runs in a kernel for debugging unless suites are named.
+DEBUG_SUITES = {
+    "lockdep": ["kselftest", "verbs", "net", "pyverbs", "cm", "perftest"],
+    "uml-kasan": ["verbs"],
+    "uml": ["verbs"],
+}
 GUEST_LINE = re.compile(r"^# guest: (.+)$", re.MULTILINE)
 CARGO_LINE = re.compile(r"^test (.+) \.\.\. (ok|FAILED|ignored)(?:, (.*))?$")
 SECONDS_A_SCRIPT = 1100
 HOST_SECONDS = 1500
+# What takes a second takes so many with every check that a kernel has.
+SLOWER = {"stock": 1, "lockdep": 4, "uml": 1, "uml-kasan": 3}
 
 EPILOG = """\
 suites:
@@ -46,15 +54,19 @@ suites:
   interop    ferroce and rdma_rxe in two guests
 
 Results are also in build/results: results.json, junit.xml, and the logs of each
-guest. FERROCE_DRIVER=rxe runs verbs, pyverbs and perftest on rdma_rxe instead.
+guest, with another kernel than the stock one in a directory named after it.
+FERROCE_DRIVER=rxe runs verbs, pyverbs and perftest on rdma_rxe instead.
 """
 
 
 class Check:
     """The run: results so far, and how they are told."""
 
-    def __init__(self, driver):
+    def __init__(self, driver, kernel):
         self.driver = driver
+        self.kernel = kernel
+        self.out = RESULTS if kernel == "stock" else RESULTS / kernel
+        self.out.mkdir(parents=True, exist_ok=True)
         self.results = []
         self.began = time.monotonic()
 
@@ -99,7 +111,7 @@ class Check:
     def host(self, command, cwd, on_line):
         """Runs a command here, line by line; returns its exit status."""
         with subprocess.Popen(
-            ["timeout", "-k", "10", str(HOST_SECONDS), *command],
+            ["timeout", "-k", "10", str(HOST_SECONDS * SLOWER[self.kernel]), *command],
             cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace",
         ) as process:
@@ -154,7 +166,7 @@ class Check:
             ["cargo", "test", "--locked", "--workspace", "--no-fail-fast"],
             CLONE / "userspace-tools", on_line,
         )
-        (RESULTS / "unit.log").write_text("\n".join(tail) + "\n")
+        (self.out / "unit.log").write_text("\n".join(tail) + "\n")
         if status:
             self.add(Result("unit", "cargo test", f"exit status {status}", FAILED, "\n".join(tail[-40:])))
 
@@ -172,7 +184,7 @@ class Check:
 
     def guest(self, suite, number, options, scripts):
         """One boot, and the scripts in it."""
-        out = RESULTS / f"{suite}-{number}"
+        out = self.out / f"{suite}-{number}"
         shutil.rmtree(out, ignore_errors=True)
         two = "two-guests" in options
         self.say(f"  guest {options}: {' '.join(scripts)}")
@@ -205,18 +217,21 @@ class Check:
         words = options.split()
         if self.driver == "rxe" and "--modules" not in words:
             words += ["--modules", "rdma_rxe"]
-        limit = str(min(len(scripts) * SECONDS_A_SCRIPT, HOST_SECONDS - 30))
-        driver = [] if two else ["env", f"FERROCE_DRIVER={self.driver}"]
+        slower = SLOWER[self.kernel]
+        limit = str(min(len(scripts) * SECONDS_A_SCRIPT, HOST_SECONDS - 30) * slower)
+        environment = ["env", f"FERROCE_SLOWER={slower}"]
+        if not two:
+            environment.append(f"FERROCE_DRIVER={self.driver}")
         return [
-            CLONE / "qemu-test" / "guest", *words, "--timeout", limit, "--out", out,
-            "--", *driver, "qemu-test/selftests/run", *scripts,
+            CLONE / "qemu-test" / "guest", *words, "--kernel", self.kernel, "--timeout", limit,
+            "--out", out, "--", *environment, "qemu-test/selftests/run", *scripts,
         ]
 
     # ---- the end -----------------------------------------------------------
 
     def write(self):
         """Leaves the results for machines."""
-        (RESULTS / "results.json").write_text(json.dumps([asdict(r) for r in self.results], indent=1))
+        (self.out / "results.json").write_text(json.dumps([asdict(r) for r in self.results], indent=1))
         root = xml.Element("testsuites")
         for suite in dict.fromkeys(r.suite for r in self.results):
             node = xml.SubElement(root, "testsuite", name=suite)
@@ -225,7 +240,7 @@ class Check:
                 if result.verdict != PASSED:
                     kind = "failure" if result.verdict == FAILED else "skipped"
                     xml.SubElement(case, kind).text = re.sub(r"[^\t\n\x20-\ufffd]", "?", result.why)
-        xml.ElementTree(root).write(RESULTS / "junit.xml", encoding="utf-8", xml_declaration=True)
+        xml.ElementTree(root).write(self.out / "junit.xml", encoding="utf-8", xml_declaration=True)
 
     def conclude(self):
         """The last words; returns the exit status."""
@@ -256,12 +271,16 @@ def main():
         epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
-    suites = parser.parse_args().suites or SUITES
+    parser.add_argument(
+        "--kernel", choices=SLOWER, default="stock",
+        help="of the guests; see qemu-test/guest --help",
+    )
+    options = parser.parse_args()
+    suites = options.suites or (SUITES if options.kernel == "stock" else DEBUG_SUITES[options.kernel])
     for suite in suites:
         if suite not in SUITES:
             parser.error(f"there is no suite {suite}; there are {', '.join(SUITES)}")
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    check = Check(os.environ["FERROCE_DRIVER"])
+    check = Check(os.environ["FERROCE_DRIVER"], options.kernel)
     try:
         for suite in suites:
             check.run(suite)

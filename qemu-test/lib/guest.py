@@ -14,6 +14,8 @@ import options as opt
 from machine import Machine
 from machine import RunError
 from session import Run
+from uml import UmlMachine
+from uml import refuse
 
 KEPT_RESULTS = 10
 # Of the timeout, for booting and for the kernel's report on what hangs.
@@ -50,6 +52,8 @@ def config(options, node):
         "FERROCE_MTU": options.mtu,
         "FERROCE_DRIVER": driver,
         "guest_cwd": Path.cwd(),
+        "guest_kernel": options.kernel_dir or "",
+        "guest_ko": f"{opt.CLONE}/build/{options.kernel}/ferroce.ko",
         "guest_modules": " ".join(modules),
         "guest_shell": int(options.shell),
         "guest_size": terminal_size(options.shell),
@@ -67,6 +71,8 @@ def terminal_size(shell):
 
 
 def machines(options, accelerator, out):
+    if options.kernel.startswith("uml"):
+        return [UmlMachine(options, accelerator, 0, out)]
     if options.topology != "two-guests":
         return [Machine(options, accelerator, 0, out)]
     nodes = []
@@ -93,6 +99,20 @@ def execute(options, accelerator, out, quiet=False):
         run.close()
 
 
+def kernel_dir(kind):
+    """None for the stock kernel."""
+    if kind == "stock":
+        return None
+    directory = opt.debug_kernel(kind)
+    if directory is None:
+        raise RunError(f"there is no kernel {kind}, or no module for it")
+    return directory
+
+
+def kernel_name(options):
+    return opt.release() if options.kernel == "stock" else options.kernel
+
+
 def main():
     own, command = opt.split(sys.argv[1:])
     options = opt.parse(own + command)
@@ -100,9 +120,14 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        accelerator, reason = accel.choose(options, execute)
+        options.kernel_dir = kernel_dir(options.kernel)
+        if options.kernel.startswith("uml"):
+            refuse(options)
+            accelerator, reason = "uml", "a process of this host"
+        else:
+            accelerator, reason = accel.choose(options, execute)
         say(f"{options.topology} on {accelerator.upper()} ({reason}), "
-            f"kernel {opt.release()}, results in {out}")
+            f"kernel {kernel_name(options)}, results in {out}")
         return execute(options, accelerator, out)
     except RunError as error:
         say(f"error: {error}")

@@ -45,14 +45,17 @@ class Machine:
 
     def start(self, config):
         """Starts everything; the guest finds config and command below /out/.run."""
+        self._leave_orders(config)
+        self._serve("rootfs", "/", readonly=True)
+        self._serve("out", self.out, readonly=False)
+        self.qemu = self._spawn("qemu", self._qemu_command())
+
+    def _leave_orders(self, config):
         run = self.out / ".run"
         run.mkdir(parents=True, exist_ok=True)
         lines = [f"{key}={shlex.quote(str(value))}\n" for key, value in config.items()]
         (run / "config").write_text("".join(lines))
         (run / "command").write_text(shlex.join(self.options.command) + "\n")
-        self._serve("rootfs", "/", readonly=True)
-        self._serve("out", self.out, readonly=False)
-        self.qemu = self._spawn("qemu", self._qemu_command())
 
     def accept(self):
         """Yields (name, socket) for each channel, once QEMU has connected to all."""
@@ -76,10 +79,11 @@ class Machine:
         for child in self.children:
             child.wait()
 
-    def _spawn(self, name, command):
+    def _spawn(self, name, command, **channels):
         log = open(self.dir / f"{name}.log", "wb")
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            command, start_new_session=True,
+            **{"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, **channels},
         )
         self.children.append(child)
         return child
@@ -105,7 +109,7 @@ class Machine:
             "-no-reboot", "-machine", "q35,memory-backend=mem", *self._accel(),
             "-cpu", opt.cpu_model(o, self.accel), "-smp", str(o.cpus), "-m", o.memory,
             "-object", f"memory-backend-memfd,id=mem,size={o.memory},share=on",
-            "-kernel", f"/boot/vmlinuz-{opt.release()}", "-append", self._kernel_command_line(),
+            "-kernel", self._kernel(), "-append", self._kernel_command_line(),
             "-device", "virtio-serial-pci",
         ]
         for name in CHANNELS:
@@ -120,6 +124,10 @@ class Machine:
         if o.topology == "two-guests":
             command += self._wire()
         return command
+
+    def _kernel(self):
+        debug = self.options.kernel_dir
+        return debug / "image" if debug else f"/boot/vmlinuz-{opt.release()}"
 
     def _accel(self):
         if self.options.icount:
@@ -142,6 +150,7 @@ class Machine:
             "console=ttyS0 loglevel=5 panic=-1",
             # A busy host makes the clock watchdog distrust a good TSC.
             "tsc=nowatchdog",
-            "" if o.allow_dmesg else "oops=panic", o.append,
+            "" if o.allow_dmesg else "oops=panic",
+            "log_buf_len=4M" if o.kernel_dir else "", o.append,
         ]
         return " ".join(word for word in words if word)

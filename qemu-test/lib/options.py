@@ -3,12 +3,13 @@
 
 import argparse
 import os
+import subprocess
 from pathlib import Path
 
 CLONE = Path(__file__).resolve().parents[2]
 
 DESCRIPTION = """\
-Boots the stock Debian kernel in QEMU and runs COMMAND in it as root, or a shell.
+Boots the stock Debian kernel in QEMU, or one for debugging, and runs COMMAND in it as root, or a shell.
 
 In the guest the root is the Debian root, read-only, with empty writable /tmp,
 /var/tmp, /run and /root. The clone is at the same path as outside, read-only.
@@ -60,6 +61,10 @@ def parse(argv):
              "kernel's own such as rdma_rxe, or none (default ferroce)")
     add("--peer-driver", choices=["ferroce", "rxe"], default="ferroce",
         help="driver in guest 1 of two-guests (default ferroce)")
+    add("--kernel", choices=["stock", "lockdep", "uml", "uml-kasan"], default="stock",
+        help="the stock kernel, or one that setup/debug-kernel builds: lockdep with KASAN, "
+             "lockdep and other checks; uml, User-mode Linux, the quickest to boot; "
+             "uml-kasan, the same with KASAN (default stock)")
     add("--mtu", type=int, default=4200, metavar="N", help="of the interfaces (default 4200)")
     add("--cpus", type=int, default=2, metavar="N", help="in each guest (default 2)")
     add("--cpu", metavar="MODEL",
@@ -113,6 +118,13 @@ def split(argv):
 
 def cpu_model(options, accel):
     return options.cpu or ("host" if accel == "kvm" else "max,-erms,-fsrm")
+
+
+def debug_kernel(kind):
+    """The directory of a kernel for debugging, with ferroce.ko built for it."""
+    command = [CLONE / "qemu-test" / "setup" / "debug-kernel", kind, "modules"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    return Path(done.stdout.strip()) if done.returncode == 0 else None
 
 
 def release():

@@ -11,7 +11,7 @@ import tty
 import console
 from machine import RunError
 
-BOOT_SECONDS = 120
+BOOT_SECONDS = {"stock": 120, "lockdep": 400, "uml": 60, "uml-kasan": 120}
 # How long the second guest may go on after the first one failed.
 PEER_GRACE_SECONDS = 30
 # How long a guest may take from the end of its command to its last word.
@@ -95,7 +95,7 @@ class Run:
     def loop(self):
         began = time.monotonic()
         limit = None if self.options.shell else began + self.options.timeout
-        boot_limit = began + BOOT_SECONDS
+        boot_limit = began + BOOT_SECONDS[self.options.kernel]
         while not all(guest.ended for guest in self.guests):
             for key, _ in self.selector.select(timeout=0.2):
                 self.receive(*key.data)
@@ -185,7 +185,7 @@ class Run:
         if guest.machine.qemu.poll() is not None and self.drained(guest):
             self.explain_death(guest)
         elif not guest.ready and now > boot_limit:
-            guest.fail(NOT_RUN, f"the guest did not boot within {BOOT_SECONDS} s")
+            guest.fail(NOT_RUN, f"the guest did not boot within {BOOT_SECONDS[self.options.kernel]} s")
         elif limit and now > limit:
             guest.fail(TIMED_OUT, f"not finished after {self.options.timeout} s (--timeout)")
         elif guest.deadline and now > guest.deadline[0]:

@@ -146,10 +146,10 @@ between() {
 	ibv_*) flag=-g to=10.0.0.2 ;;
 	*) [ "$family" = v4 ] || more=(--ipv6-addr) ;;
 	esac
-	on_cpu 1 ip netns exec b timeout -k 5 "${RUN_TIMEOUT:-40}" "$tool" -d fb "$flag" "$gb" "${more[@]}" "$@" >server.log 2>&1 &
+	on_cpu 1 ip netns exec b timeout -k 5 $((${RUN_TIMEOUT:-40} * ${FERROCE_SLOWER:-1})) "$tool" -d fb "$flag" "$gb" "${more[@]}" "$@" >server.log 2>&1 &
 	server=$!
 	within 15 listening b 18515
-	on_cpu 0 ip netns exec a timeout -k 5 "${RUN_TIMEOUT:-40}" "$tool" -d fa "$flag" "$ga" "${more[@]}" "$@" "$to" >client.log 2>&1 ||
+	on_cpu 0 ip netns exec a timeout -k 5 $((${RUN_TIMEOUT:-40} * ${FERROCE_SLOWER:-1})) "$tool" -d fa "$flag" "$ga" "${more[@]}" "$@" "$to" >client.log 2>&1 ||
 		status=$?
 	if [ "$status" != 0 ]; then
 		echo "client ended with $status:"; cat client.log

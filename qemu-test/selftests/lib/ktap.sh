@@ -8,6 +8,7 @@
 #   SCRIPT                 every case
 #   SCRIPT --case CASE     one case, with its output as it comes
 #
+# FERROCE_SLOWER multiplies every limit, for kernels with many checks.
 # $KTAP_NUMBER is the number of the case.
 #
 # Optional functions: `before_all`, `after_all` (run around the cases) and `cases`,
@@ -15,6 +16,7 @@
 
 KTAP_SELF=$(readlink -f "$0")
 CASE_TIMEOUT=${CASE_TIMEOUT:-150}
+FERROCE_SLOWER=${FERROCE_SLOWER:-1}
 KTAP_SKIP=4
 
 # How a case ends early. Both say why.
@@ -41,7 +43,7 @@ expect_failure() {
 
 # within SECONDS CMD…: waits until CMD succeeds.
 within() {
-	local limit=$1 until
+	local limit=$(($1 * FERROCE_SLOWER)) until
 	shift
 	until=$((SECONDS + limit))
 	until "$@"; do
@@ -77,7 +79,7 @@ ktap_result() {
 		echo "ok $number $name # SKIP ${why:-no reason given}"
 		;;
 	*)
-		[ "$status" != 124 ] || echo "# $name: not done after $CASE_TIMEOUT s"
+		[ "$status" != 124 ] || echo "# $name: not done after $((CASE_TIMEOUT * FERROCE_SLOWER)) s"
 		tail -n 40 "$log" | sed 's/^/# /'
 		echo "not ok $number $name"
 		;;
@@ -108,7 +110,7 @@ ktap_all() {
 	fi
 	for case in "${list[@]}"; do
 		number=$((number + 1)) status=0
-		KTAP_NUMBER=$number timeout -k 5 "$CASE_TIMEOUT" "$KTAP_SELF" --case "$case" >"$log" 2>&1 </dev/null || status=$?
+		KTAP_NUMBER=$number timeout -k 5 $((CASE_TIMEOUT * FERROCE_SLOWER)) "$KTAP_SELF" --case "$case" >"$log" 2>&1 </dev/null || status=$?
 		ktap_result "$number" "$(ktap_name "$case")" "$status" "$log"
 		[ "$status" = 0 ] || [ "$status" = "$KTAP_SKIP" ] || failed=1
 	done

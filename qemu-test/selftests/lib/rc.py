@@ -25,6 +25,8 @@ from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
+from ktap import SLOWER
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PAGE = mmap.PAGESIZE
 GUARD = 0xEE
@@ -196,6 +198,7 @@ class Endpoint:
     def completions(self, count, limit=20):
         """The next `count` completions, whatever their status."""
         found = []
+        limit *= SLOWER
         until = time.monotonic() + limit
         while len(found) < count:
             _, more = self.cq.poll(count - len(found))
