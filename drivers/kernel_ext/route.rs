@@ -140,9 +140,9 @@ impl Route {
                 // bundle, which has no cookie.
                 let (error, cookie) = unsafe {
                     let dst = route.0.as_ref();
-                    let cookie = match dst.xfrm.is_null() {
-                        true => bindings::rt6_get_cookie(route.0.as_ptr().cast()),
-                        false => 0,
+                    let cookie = match route.is_transformed() {
+                        false => bindings::rt6_get_cookie(route.0.as_ptr().cast()),
+                        true => 0,
                     };
                     (dst.error, cookie)
                 };
@@ -183,8 +183,15 @@ impl Route {
     }
 
     /// Whether IPsec transforms what goes along here.
+    #[cfg(CONFIG_XFRM)]
     pub(crate) fn is_transformed(&self) -> bool {
         !self.raw().xfrm.is_null()
+    }
+
+    /// Never, as this kernel has no IPsec.
+    #[cfg(not(CONFIG_XFRM))]
+    pub(crate) fn is_transformed(&self) -> bool {
+        false
     }
 
     /// Gives the reference away.
