@@ -40,6 +40,11 @@ bool ferroce_virt_addr_valid(const void *addr)
 	return virt_addr_valid(addr);
 }
 
+struct page *ferroce_virt_to_page(const void *addr)
+{
+	return virt_to_page(addr);
+}
+
 unsigned int ferroce_num_possible_cpus(void)
 {
 	return num_possible_cpus();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work that an object does in softirq, soon, on behalf of a caller that may not do it.
+//! Work that an object does soon, in softirq or in a process of the kernel's, on behalf of
+//! a caller that may not do it.
 //!
 //! Like [`super::timer`] it holds no reference to its owner: the owner holds the work,
 //! and dropping it waits for a call that runs.
@@ -22,7 +23,7 @@ use kernel::{
 
 /// What the work of a `T` is.
 pub(crate) trait Defer: Send + Sync {
-    /// Called in softirq, without a lock held.
+    /// Called without a lock held, in the context that it was scheduled for.
     fn deferred(&self);
 }
 
@@ -77,15 +78,27 @@ impl<T: Defer> BhWork<T> {
         Ok(())
     }
 
-    /// Sees to it that the work is done after this, once for all calls so far. Any context.
+    /// Sees to it that the work is done in softirq after this, once for all calls so far. Any
+    /// context.
     pub(crate) fn schedule(&self) {
+        // SAFETY: the kernel sets the pointer up before it loads modules.
+        self.queue(unsafe { bindings::system_bh_wq });
+    }
+
+    /// The same for a work that sleeps, in a process of the kernel's.
+    pub(crate) fn schedule_in_process(&self) {
+        // SAFETY: as above.
+        self.queue(unsafe { bindings::system_dfl_wq });
+    }
+
+    fn queue(&self, queue: *mut bindings::workqueue_struct) {
         self.used.store(true, Ordering::Release);
         // SAFETY: the work is initialised and lives as long as `self`; the queue is the
         // kernel's and lives for ever.
         unsafe {
             bindings::queue_work_on(
                 bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
-                bindings::system_bh_wq,
+                queue,
                 self.raw.get(),
             )
         };

@@ -5,6 +5,7 @@
  */
 #include <linux/crc32.h>
 #include <linux/etherdevice.h>
+#include <linux/hmm.h>
 #include <linux/hrtimer.h>
 #include <linux/if_vlan.h>
 #include <linux/igmp.h>
@@ -43,6 +44,7 @@
 #include <rdma/ib_mad.h>
 #include <rdma/ib_pack.h>
 #include <rdma/ib_umem.h>
+#include <rdma/ib_umem_odp.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_netlink.h>
@@ -77,4 +79,5 @@ void ferroce_xa_unlock(struct xarray *xa, unsigned long flags);
 unsigned long ferroce_spin_lock_irqsave(spinlock_t *lock);
 bool ferroce_irqs_disabled(void);
 bool ferroce_virt_addr_valid(const void *addr);
+struct page *ferroce_virt_to_page(const void *addr);
 unsigned int ferroce_num_possible_cpus(void);

@@ -38,7 +38,10 @@ pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
         | bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B
         | bindings::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL
         | bindings::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE) as u64;
-    attr.kernel_cap_flags = bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG.into();
+    attr.kernel_cap_flags = (bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG
+        | bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING)
+        .into();
+    attr.odp_caps = on_demand();
     attr.max_qp = limits::QPN.end - limits::QPN.start;
     attr.max_qp_wr = limits::QP_WR;
     attr.max_send_sge = limits::SGE;
@@ -63,6 +66,30 @@ pub(super) fn device(dev: &Device, attr: &mut bindings::ib_device_attr) {
     attr.max_fast_reg_page_list_len = limits::FAST_PAGES;
     attr.max_pkeys = 1;
     attr.local_ca_ack_delay = 15;
+}
+
+/// What may be done with memory on demand, by transport. Unreliable ones have no way to ask
+/// for a message again whose buffer was not there: they lose it, as for want of a receive.
+fn on_demand() -> bindings::ib_odp_caps {
+    use bindings::*;
+    let datagram = ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SEND
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_RECV
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SRQ_RECV;
+    let reliable = datagram
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_WRITE
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_READ
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_FLUSH
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC_WRITE;
+    let mut caps = ib_odp_caps {
+        general_caps: ib_odp_general_cap_bits_IB_ODP_SUPPORT.into(),
+        ..Default::default()
+    };
+    caps.per_transport_caps.rc_odp_caps = reliable;
+    caps.per_transport_caps.xrc_odp_caps = reliable;
+    caps.per_transport_caps.ud_odp_caps = datagram;
+    caps.per_transport_caps.uc_odp_caps = ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SEND;
+    caps
 }
 
 /// The port, but for what its interface says.

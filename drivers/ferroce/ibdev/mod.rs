@@ -19,6 +19,7 @@ use crate::{
                 RecvWrs,
                 SendWrs, //
             },
+            Advice,
             CqSink,
             MrChange,
             MrRange,
@@ -32,6 +33,7 @@ use crate::{
     },
     registry,
     verbs::{
+        advise,
         counters::{
             self,
             Counter, //
@@ -201,6 +203,10 @@ impl ib::Driver for Door {
 
     fn dereg_mr(mr: ArcBorrow<'_, Mr>) -> Result {
         mr.deregister()
+    }
+
+    fn advise_mr(pd: ArcBorrow<'_, Pd>, advice: Advice, lkey: u32, addr: u64, len: u64) -> Result {
+        advise::advise(&pd, advice, lkey, addr, len)
     }
 
     fn alloc_mw(pd: ArcBorrow<'_, Pd>, kind: bindings::ib_mw_type) -> Result<(Arc<Mw>, u32)> {

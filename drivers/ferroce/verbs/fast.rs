@@ -8,8 +8,8 @@
 //! touches the pages.
 
 use super::{
+    backing::Backing,
     device::limits,
-    mr::Backing,
     Device,
     Pd, //
 };

@@ -6,14 +6,12 @@
 //! stays there until the section ends.
 
 use super::{
+    backing::Backing,
     fast::{
         self,
         FastMr, //
     },
-    mr::{
-        self,
-        Backing, //
-    },
+    mr,
     mw::{
         Actor,
         Bind,
@@ -139,7 +137,11 @@ impl Memory for PdMemory<'_> {
         if len == 0 {
             return Ok(());
         }
-        self.with(key, (va, len), mr::needed(access), |_, _| Ok(()))
+        let write = !matches!(access, Access::LocalRead | Access::RemoteRead);
+        self.with(key, (va, len), mr::needed(access), |memory, start| {
+            memory.prefetch(start, len, write);
+            Ok(())
+        })
     }
 
     fn read(&self, key: u32, va: u64, dst: &mut [u8], access: Access) -> Result<(), MemError> {

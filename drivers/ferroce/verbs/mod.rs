@@ -8,7 +8,9 @@
 //! packet is sent. Memory regions are looked up under RCU and used only inside the
 //! read-side section, so that deregistration waits for a grace period and no more.
 
+pub(crate) mod advise;
 pub(crate) mod ah;
+mod backing;
 pub(crate) mod counters;
 pub(crate) mod cq;
 pub(crate) mod create;

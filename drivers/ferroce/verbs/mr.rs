@@ -6,8 +6,8 @@
 //! [`super::memory`].
 
 use super::{
+    backing::Backing,
     device::limits,
-    fast::Pages,
     Device,
     Pd, //
 };
@@ -23,8 +23,7 @@ use crate::{
             MrRange, //
         },
         kmem::DirectMap,
-        rcu,
-        umem::Umem, //
+        rcu, //
     },
 };
 use core::sync::atomic::{
@@ -43,6 +42,7 @@ pub(super) const REMOTE_READ: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_R
 pub(super) const REMOTE_ATOMIC: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC;
 pub(super) const FLUSH_GLOBAL: u32 = bindings::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL;
 pub(super) const ZERO_BASED: u32 = bindings::ib_access_flags_IB_ZERO_BASED;
+pub(super) const ON_DEMAND: u32 = bindings::ib_access_flags_IB_ACCESS_ON_DEMAND;
 const MW_BIND: u32 = bindings::ib_access_flags_IB_ACCESS_MW_BIND;
 /// Rights that peers may have.
 pub(super) const REMOTE: u32 = REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | FLUSH;
@@ -56,57 +56,9 @@ const SUPPORTED: u32 = LOCAL_WRITE
     | MW_BIND
     | FLUSH_GLOBAL
     | ZERO_BASED
+    | ON_DEMAND
     | bindings::ib_access_flags_IB_ACCESS_HUGETLB
     | bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
-
-/// What a region's memory is.
-pub(super) enum Backing {
-    /// There is none: the region gives access to nothing.
-    Nothing,
-    /// Pinned pages of a process.
-    User(Umem),
-    /// All kernel memory, of which byte 0 is address 0.
-    Kernel(DirectMap),
-    /// Pages that a kernel user listed.
-    Listed(Pages),
-}
-
-impl Backing {
-    /// Copies from byte `start` on.
-    pub(super) fn read(&self, start: usize, dst: &mut [u8]) -> Result<(), MemError> {
-        match self {
-            Self::User(umem) => umem.read(start, dst).map_err(|_| MemError::Fault),
-            Self::Kernel(memory) => memory.read(start, dst).map_err(|_| MemError::Fault),
-            Self::Listed(pages) => pages.read(start, dst).map_err(|_| MemError::Fault),
-            Self::Nothing => Err(MemError::Fault),
-        }
-    }
-
-    /// Copies to byte `start` and what follows.
-    pub(super) fn write(&self, start: usize, src: &[u8]) -> Result<(), MemError> {
-        match self {
-            Self::User(umem) => umem.write(start, src).map_err(|_| MemError::Fault),
-            Self::Kernel(memory) => memory.write(start, src).map_err(|_| MemError::Fault),
-            Self::Listed(pages) => pages.write(start, src).map_err(|_| MemError::Fault),
-            Self::Nothing => Err(MemError::Fault),
-        }
-    }
-
-    /// Calls `f` with the word at byte `start`. A zero-based region may begin anywhere, so
-    /// that an address which is a multiple of 8 may lie wrong in memory: that is refused.
-    pub(super) fn word<R>(
-        &self,
-        start: usize,
-        f: impl FnOnce(&AtomicU64) -> R,
-    ) -> Result<R, MemError> {
-        match self {
-            Self::User(umem) => umem.word(start).map(f).map_err(|_| MemError::Access),
-            Self::Kernel(memory) => memory.word(start).map(f).map_err(|_| MemError::Access),
-            Self::Listed(pages) => pages.word(start).map(f).map_err(|_| MemError::Access),
-            Self::Nothing => Err(MemError::Fault),
-        }
-    }
-}
 
 /// A region of user memory under a key.
 ///
@@ -150,8 +102,8 @@ impl Mr {
     /// Registers a range of the current process, under addresses from `iova` on, or from 0
     /// with `IB_ZERO_BASED`.
     ///
-    /// Fails as [`check_access`] and [`Umem::pin`] do, and with `EINVAL` for a range that
-    /// wraps.
+    /// Fails as [`check_access`] and [`Backing::of_process`] do, and with `EINVAL` for a range
+    /// that wraps.
     pub(crate) fn register(pd: &Pd, range: MrRange, access: u32) -> Result<Arc<Self>> {
         Self::pin(&pd.dev, pd.id, range, access)
     }
@@ -164,15 +116,7 @@ impl Mr {
             _ => 0,
         };
         iova.checked_add(len).ok_or(EINVAL)?;
-        let backing = match len {
-            0 => Backing::Nothing,
-            _ => Backing::User(Umem::pin(
-                dev.ib,
-                start.try_into()?,
-                len.try_into()?,
-                access as i32,
-            )?),
-        };
+        let backing = Backing::of_process(dev, start, len, access)?;
         Self::publish(dev, rights(pd, access), len, iova, backing)
     }
 
@@ -281,13 +225,13 @@ impl Mr {
         }
         check_access(access)?;
         let writes = access & (LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC) != 0;
-        if (access ^ now as u32) & ZERO_BASED != 0 {
+        if (access ^ now as u32) & (ZERO_BASED | ON_DEMAND) != 0 {
             return Err(EINVAL);
         }
-        match &self.backing {
-            Backing::User(umem) if writes && !umem.writable() => return Err(EACCES),
-            _ => self.close_to_windows()?,
+        if writes && !self.backing.may_write() {
+            return Err(EACCES);
         }
+        self.close_to_windows()?;
         self.rights.store(rights(pd, access), Ordering::Relaxed);
         rcu::synchronize_expedited();
         self.windows.store(0, Ordering::Release);

@@ -12,11 +12,9 @@
 //! memory is accessed: when a window has been taken away, nobody is in it any more.
 
 use super::{
+    backing::Backing,
     device::limits,
-    mr::{
-        self,
-        Backing, //
-    },
+    mr,
     Device,
     Mr,
     Pd, //

@@ -137,6 +137,15 @@ pub(crate) trait Driver: Sized + 'static {
     /// After this nothing reads or writes the memory.
     fn dereg_mr(mr: ArcBorrow<'_, Self::Mr>) -> Result;
 
+    /// Follows advice about `addr..addr + len` under `lkey`.
+    fn advise_mr(
+        pd: ArcBorrow<'_, Self::Pd>,
+        advice: Advice,
+        lkey: u32,
+        addr: u64,
+        len: u64,
+    ) -> Result;
+
     /// A new memory window of `enum ib_mw_type`, and its key.
     fn alloc_mw(
         pd: ArcBorrow<'_, Self::Pd>,
@@ -231,6 +240,17 @@ pub(crate) struct MrRange {
     pub(crate) len: u64,
     /// Address of the first byte for everybody else.
     pub(crate) iova: u64,
+}
+
+/// What `ibv_advise_mr` asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Advice {
+    /// The memory will be written.
+    pub(crate) write: bool,
+    /// Page faults are to be taken; else only what is there already is mapped.
+    pub(crate) fault: bool,
+    /// The caller waits for it.
+    pub(crate) now: bool,
 }
 
 /// What `ibv_rereg_mr` changes of a region; the rest stays.

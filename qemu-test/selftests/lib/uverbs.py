@@ -7,6 +7,7 @@ include/uapi/rdma/ib_user_verbs.h, on the descriptor of an open pyverbs context.
 """
 
 import ctypes
+import fcntl
 import os
 import struct
 
@@ -79,3 +80,47 @@ def attach_mcast(ctx, handle, gid):
 def detach_mcast(ctx, handle, gid):
     """Undoes that."""
     command(ctx, _DETACH_MCAST, "16sIHH", (gid, handle, 0, 0))
+
+
+# The ioctl interface: include/uapi/rdma/rdma_user_ioctl_cmds.h and ib_user_ioctl_cmds.h.
+_IOCTL = 0xC0181B01
+_DRIVER_RXE = 14
+_OBJECT_MR = 7
+_ADVISE_MR = 2
+PREFETCH, PREFETCH_WRITE, PREFETCH_NO_FAULT = 0, 1, 2
+
+
+def _attr(number, data, mandatory=True):
+    """An attribute with its data, at most 8 bytes of which stand in the attribute itself."""
+    buffer = ctypes.create_string_buffer(data, len(data))
+    if len(data) <= 8:
+        value = int.from_bytes(data.ljust(8, b"\0"), "little")
+    else:
+        value = ctypes.addressof(buffer)
+    return struct.pack("=HHHHQ", number, len(data), int(mandatory), 0, value), buffer
+
+
+def _object(number, handle):
+    """An attribute that names an object."""
+    return struct.pack("=HHHHQ", number, 0, 1, 0, handle), None
+
+
+def _call(ctx, kind, method, *attrs):
+    """Runs a method of a kind of object."""
+    body = b"".join(attr for attr, _ in attrs)
+    size = 24 + len(body)
+    header = struct.pack("=HHHHQII", size, kind, method, len(attrs), 0, _DRIVER_RXE, 0)
+    fcntl.ioctl(ctx.cmd_fd, _IOCTL, bytearray(header + body), True)
+
+
+def advise(ctx, pd, advice, entries, now=True):
+    """ibv_advise_mr: `entries` are (address, length, lkey)."""
+    _call(
+        ctx,
+        _OBJECT_MR,
+        _ADVISE_MR,
+        _object(0, pd.handle),
+        _attr(1, struct.pack("=Q", advice)),
+        _attr(2, struct.pack("=I", int(now))),
+        _attr(3, b"".join(struct.pack("=QII", *entry) for entry in entries)),
+    )

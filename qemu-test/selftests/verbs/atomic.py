@@ -11,8 +11,8 @@ import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import pyverbs.enums as e
+from atomic_wr import atomic
 from ktap import Skip, case, eq, main
-from pyverbs.wr import SendWR
 from rc import ALL_ACCESS, PAGE, Buffer, join, pair, shell, statuses
 
 ADD, SWAP = e.IBV_WR_ATOMIC_FETCH_AND_ADD, e.IBV_WR_ATOMIC_CMP_AND_SWP
@@ -20,19 +20,6 @@ ATOMIC = ALL_ACCESS | e.IBV_ACCESS_REMOTE_ATOMIC
 FINE, REFUSED = ["IBV_WC_SUCCESS"], ["IBV_WC_REM_ACCESS_ERR"]
 INVALID = ["IBV_WC_REM_INV_REQ_ERR"]
 TOP = (1 << 64) - 1
-
-
-def atomic(x, result, opcode, remote, *operands, wr_id=0):
-    """Posts an atomic; `remote` is (rkey, address), the old value goes to `result`."""
-    wr = SendWR(
-        wr_id=wr_id,
-        opcode=opcode,
-        num_sge=1,
-        sg=[result],
-        send_flags=e.IBV_SEND_SIGNALED,
-    )
-    wr.set_wr_atomic(remote[0], remote[1], *(operands + (0,))[:2])
-    x.qp.post_send(wr)
 
 
 def value(buffer, at=0):

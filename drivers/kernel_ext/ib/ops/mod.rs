@@ -36,7 +36,8 @@ use kernel::{
 };
 use mcast::{attach_mcast, detach_mcast};
 use mr::{
-    alloc_mw, alloc_pd, dealloc_mw, dealloc_pd, dereg_mr, get_dma_mr, reg_user_mr, rereg_user_mr,
+    advise_mr, alloc_mw, alloc_pd, dealloc_mw, dealloc_pd, dereg_mr, get_dma_mr, reg_user_mr,
+    rereg_user_mr,
 };
 use port::{
     alloc_ucontext, dealloc_ucontext, get_link_layer, get_port_immutable, query_device, query_gid,
@@ -108,6 +109,7 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         alloc_mr: Some(fast::alloc_mr::<D>),
         map_mr_sg: Some(fast::map_mr_sg::<D>),
         dereg_mr: Some(dereg_mr::<D>),
+        advise_mr: Some(advise_mr::<D>),
         alloc_mw: Some(alloc_mw::<D>),
         dealloc_mw: Some(dealloc_mw::<D>),
         create_cq: Some(create_cq::<D>),

@@ -14,6 +14,7 @@ use crate::{
     kernel_ext::{
         ib::{
             device::DeviceSlot,
+            Advice,
             Driver,
             MrChange,
             MrRange, //
@@ -166,6 +167,43 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
             drop(KBox::from_raw(ib.cast::<MrSlot<D>>()));
         })
     })
+}
+
+pub(super) unsafe extern "C" fn advise_mr<D: Driver>(
+    pd: *mut bindings::ib_pd,
+    advice: bindings::ib_uverbs_advise_mr_advice,
+    flags: u32,
+    list: *mut bindings::ib_sge,
+    count: u32,
+    _attrs: *mut bindings::uverbs_attr_bundle,
+) -> c_int {
+    let (write, fault) = match advice {
+        bindings::ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH => (false, true),
+        bindings::ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE => {
+            (true, true)
+        }
+        bindings::ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => {
+            (false, false)
+        }
+        _ => return EOPNOTSUPP.to_errno(),
+    };
+    let flush = bindings::ib_uverbs_advise_mr_flag_IB_UVERBS_ADVISE_MR_FLAG_FLUSH;
+    let advice = Advice {
+        write,
+        fault,
+        now: flags & flush != 0,
+    };
+    // SAFETY: the core gives a PD of this driver and a list of that many entries, of its own.
+    let (pd, list) = unsafe {
+        (
+            PdSlot::<D>::get(pd),
+            core::slice::from_raw_parts(list, count as usize),
+        )
+    };
+    errno(
+        list.iter()
+            .try_for_each(|sge| D::advise_mr(pd, advice, sge.lkey, sge.addr, sge.length.into())),
+    )
 }
 
 pub(super) unsafe extern "C" fn alloc_mw<D: Driver>(
