@@ -28,6 +28,12 @@ module! {
     description: "RoCEv2 in software, in Rust",
     license: "GPL",
     alias: ["rdma-link-ferroce"],
+    params: {
+        check_pkey: bool {
+            default: true,
+            description: "Drop packets of another partition (P_Key), as the specification wants",
+        },
+    },
 }
 
 struct Ferroce {

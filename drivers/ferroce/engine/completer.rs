@@ -3,6 +3,7 @@
 //! The completer: answers of the peer, and what they finish or force to be repeated (sections 9.7.5.1 and 9.7.6).
 
 use super::queue::Place;
+use super::queue::SendWqe;
 use super::sgl;
 use super::timer::FETCH_NS;
 use super::wire::NakCode;
@@ -155,21 +156,33 @@ impl<S: Store> Qp<S> {
             return;
         }
         let head = self.ring.head;
-        let by_read = |op: &super::SendOp| op.is_read() || op.is_placement();
-        let Some(wqe) = self.wqe(head.wqe).filter(|wqe| by_read(&wqe.op)) else {
+        let Some(wqe) = self.wqe(head.wqe) else {
             return;
         };
-        let mtu = self.attrs.path_mtu;
-        let from = wqe.offset(head.packet, mtu);
-        let to = wqe.offset(head.packet + 1, mtu);
-        let expected = if wqe.op.is_read() { to - from } else { 0 };
-        if pkt.payload.len() != expected as usize {
+        if !self.makes_sense(wqe, head.packet, pkt) {
             self.fail_send(WcStatus::BadRespErr, env);
             return;
         }
+        let from = wqe.offset(head.packet, self.attrs.path_mtu);
         let data = self.wqe_data(head.wqe);
         let placed = sgl::scatter(env.mem(), data, from, pkt.payload);
         self.placed(now, placed, env);
+    }
+
+    /// Whether a READ response can be the answer to packet `k` of a request (section 9.9.2, class B errors): its length,
+    /// that it acknowledges, and that an answer ends there. Where answers begin depends on what was asked for again.
+    fn makes_sense(&self, wqe: &SendWqe, k: u32, pkt: &Packet<'_>) -> bool {
+        let op = pkt.opcode.op;
+        let accepts = pkt.aeth.is_none_or(|aeth| aeth.syndrome == Syndrome::Ack);
+        if wqe.op.is_placement() {
+            return accepts && op == Operation::ReadOnly && pkt.payload.is_empty();
+        }
+        let mtu = self.attrs.path_mtu;
+        let len = wqe.offset(k + 1, mtu) - wqe.offset(k, mtu);
+        let may_end = wqe.part_end(k) == k + 1;
+        let must_end = k + 1 == wqe.packets;
+        let ends = if op.ends() { may_end } else { !must_end };
+        wqe.op.is_read() && accepts && ends && pkt.payload.len() == len as usize
     }
 
     /// The answer to an atomic: the old value goes to the local buffer in the machine's byte order.
@@ -178,10 +191,10 @@ impl<S: Store> Qp<S> {
             return;
         }
         let head = self.ring.head.wqe;
-        let (true, Some(old)) = (
-            self.wqe(head).is_some_and(|wqe| wqe.op.is_atomic()),
-            pkt.atomic_ack,
-        ) else {
+        let atomic = self.wqe(head).is_some_and(|wqe| wqe.op.is_atomic());
+        let accepts = pkt.aeth.is_some_and(|aeth| aeth.syndrome == Syndrome::Ack);
+        let Some(old) = pkt.atomic_ack.filter(|_| atomic && accepts) else {
+            self.fail_send(WcStatus::BadRespErr, env);
             return;
         };
         let data = self.wqe_data(head);

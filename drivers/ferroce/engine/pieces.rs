@@ -22,7 +22,7 @@ use super::Store;
 
 impl SendWqe {
     /// Where the part that packet `k` belongs to ends.
-    fn part_end(&self, k: u32) -> u32 {
+    pub(super) fn part_end(&self, k: u32) -> u32 {
         let part = self.part.max(1);
         (k / part + 1).saturating_mul(part).min(self.packets)
     }

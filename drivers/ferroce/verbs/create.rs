@@ -191,7 +191,7 @@ impl Queues {
             qp_type: self.caps.kind.service(),
             sq_sig_all: self.caps.signal_all,
             srq,
-            check_pkey: true,
+            check_pkey: crate::module_parameters::check_pkey.value(),
             max_send_sge: self.caps.send_sge,
             max_inline: self.caps.inline,
             sq_stride: self.caps.inline,
