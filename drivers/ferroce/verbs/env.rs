@@ -58,8 +58,8 @@ impl Env<'_> {
     /// Copies new work requests from the ring into the engine, as many as it has room for.
     pub(super) fn take_sends(&mut self, engine: &mut Engine) {
         let end = self.qp.sq.producer();
+        let mut payload: wqe::Payload = [0; _];
         while self.side.sq_next != end && engine.sq_space() > 0 {
-            let mut payload: wqe::Payload = [0; _];
             let datagram = self.qp.caps.kind.is_datagram();
             let next = self.side.sq_next;
             let (mut wr, data) = wqe::read_send(&self.qp.sq, next, datagram, &mut payload);

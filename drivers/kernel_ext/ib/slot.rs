@@ -3,6 +3,10 @@
 //! The driver's part of an object that the RDMA core allocates.
 
 use super::mmap::Mapping;
+use core::sync::atomic::{
+    AtomicPtr,
+    Ordering, //
+};
 use kernel::{
     alloc::KBox,
     prelude::*,
@@ -19,7 +23,9 @@ use kernel::{
 pub(super) struct Slot<I, T> {
     ib: I,
     object: *const T,
-    pub(super) mappings: [*mut Mapping; 2],
+    /// Rings that a process may map. Exchanged whole, since two calls may change an object's
+    /// size at once.
+    mappings: [AtomicPtr<Mapping>; 2],
 }
 
 impl<I, T> Slot<I, T> {
@@ -70,10 +76,28 @@ impl<I, T> Slot<I, T> {
         self.object = Arc::into_raw(object);
     }
 
+    /// Puts `mapping` at `index` and takes back what was offered there. A mapping that a
+    /// process has made stays.
+    pub(super) fn show(&self, index: usize, mapping: *mut Mapping) {
+        if let Some(place) = self.mappings.get(index) {
+            Mapping::remove(place.swap(mapping, Ordering::AcqRel));
+        }
+    }
+
+    /// The slot of a live object, which other calls may use at the same time.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::get`].
+    pub(super) unsafe fn shared<'a>(ib: *const I) -> &'a Self {
+        // SAFETY: by our contract; what changes in a live object's slot is atomic.
+        unsafe { &*ib.cast::<Self>() }
+    }
+
     /// Takes the driver's object and its mappings out.
     pub(super) fn take(&mut self) -> Option<Arc<T>> {
-        for mapping in &mut self.mappings {
-            Mapping::remove(core::mem::replace(mapping, core::ptr::null_mut()));
+        for index in 0..self.mappings.len() {
+            self.show(index, core::ptr::null_mut());
         }
         let object = core::mem::replace(&mut self.object, core::ptr::null());
         // SAFETY: a pointer that is there came from `Arc::into_raw`, and is taken once.

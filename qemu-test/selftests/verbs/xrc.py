@@ -14,8 +14,8 @@ from ktap import case, eq, main, raises
 from pyverbs.pd import PD
 from pyverbs.xrcd import XRCD, XRCDInitAttr
 from rc import Buffer, Endpoint, pattern, shell
+from rings import INI, TGT, Cq, Qp, Srq, Xrcd
 from states import refused
-from xrc import INI, TGT, Cq, Qp, Srq, Xrcd
 
 OK, FLUSHED = int(e.IBV_WC_SUCCESS), int(e.IBV_WC_WR_FLUSH_ERR)
 ATOMIC = 8

@@ -16,6 +16,10 @@ use crate::{
         Driver, //
     },
 };
+use core::sync::atomic::{
+    AtomicI32,
+    Ordering, //
+};
 use kernel::prelude::*;
 
 pub(super) unsafe extern "C" fn create_cq<D: Driver>(
@@ -56,7 +60,7 @@ unsafe fn show_ring<D: Driver>(
     unsafe {
         let udata = &mut attrs.__bindgen_anon_1.__bindgen_anon_1.driver_udata as *mut _;
         let (mapping, mi) = Mapping::offer(udata, &D::cq_ring(cq))?;
-        slot.mappings[0] = mapping;
+        slot.show(0, mapping);
         respond(udata, &bindings::rxe_create_cq_resp { mi })
     }
 }
@@ -74,12 +78,14 @@ pub(super) unsafe extern "C" fn resize_cq<D: Driver>(
             let capacity = ring.capacity();
             let resized = respond(udata, &bindings::rxe_resize_cq_resp { mi })
                 .and_then(|()| D::resize_cq(&cq, ring));
-            let unused = match resized {
-                Ok(()) => core::mem::replace(&mut CqSlot::<D>::of(ib).mappings[0], mapping),
-                Err(_) => mapping,
-            };
-            Mapping::remove(unused);
-            resized.map(|()| (*ib).cqe = capacity as c_int)
+            match resized {
+                Ok(()) => {
+                    CqSlot::<D>::shared(ib).show(0, mapping);
+                    AtomicI32::from_ptr(&mut (*ib).cqe).store(capacity as c_int, Ordering::Relaxed);
+                }
+                Err(_) => Mapping::remove(mapping),
+            }
+            resized
         })
     })
 }

@@ -83,10 +83,14 @@ unsafe fn show_rings<I, T>(
     unsafe {
         let (mut sq_mi, mut rq_mi) = Default::default();
         if let Some(sq) = sq {
-            (slot.mappings[0], sq_mi) = Mapping::offer(udata, sq)?;
+            let (mapping, mi) = Mapping::offer(udata, sq)?;
+            slot.show(0, mapping);
+            sq_mi = mi;
         }
         if let Some(rq) = rq {
-            (slot.mappings[1], rq_mi) = Mapping::offer(udata, rq)?;
+            let (mapping, mi) = Mapping::offer(udata, rq)?;
+            slot.show(1, mapping);
+            rq_mi = mi;
         }
         respond(udata, &bindings::rxe_create_qp_resp { rq_mi, sq_mi })
     }

@@ -85,7 +85,7 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
                 return Ok(());
             }
             let shown = Mapping::offer(udata, &ring).and_then(|(mapping, mi)| {
-                slot.mappings[0] = mapping;
+                slot.show(0, mapping);
                 let answer = bindings::rxe_create_srq_resp {
                     mi,
                     srq_num,
@@ -123,11 +123,10 @@ pub(super) unsafe extern "C" fn modify_srq<D: Driver>(
             }
             let mapping = show_larger(udata, &ring)?;
             let changed = D::modify_srq(&srq, Some(ring), limit);
-            let unused = match changed {
-                Ok(()) => core::mem::replace(&mut SrqSlot::<D>::of(ib).mappings[0], mapping),
-                Err(_) => mapping,
-            };
-            Mapping::remove(unused);
+            match changed {
+                Ok(()) => SrqSlot::<D>::shared(ib).show(0, mapping),
+                Err(_) => Mapping::remove(mapping),
+            }
             changed
         })
     })

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Extended reliable connections without a provider in between.
+"""Queues without a provider in between: XRC, and work requests that no provider writes.
 
 Stock rdma-core's provider for the driver number that ferroce uses has no
-`ibv_open_xrcd`. So objects are made through the write interface
+`ibv_open_xrcd`, and hides its rings. So objects are made through the write interface
 (include/uapi/rdma/ib_user_verbs.h) on the descriptor of an open pyverbs context, and
 their rings (struct rxe_queue_buf of rdma_user_rxe.h) are mapped and used here. The
 SRQ that a request names stands in the field `reserved` of struct rxe_send_wr.
@@ -19,7 +19,8 @@ from uverbs import command
 
 CREATE_CQ, CREATE_QP, MODIFY_QP, DESTROY_QP = 18, 24, 26, 27
 POST_SEND, DESTROY_SRQ, OPEN_XRCD, CLOSE_XRCD, CREATE_XSRQ = 28, 35, 37, 38, 39
-INI, TGT = 9, 10
+RC, UC, UD, INI, TGT = 2, 3, 4, 9, 10
+QKEY = 0x1234
 MINFO = "QII"
 
 
@@ -40,6 +41,15 @@ class Ring:
         start = 384 + at * self.size
         self.map[start : start + len(element)] = element
         struct.pack_into("=I", self.map, 128, at + 1 & self.mask)
+
+    def scribble(self, slot, at, data):
+        """Overwrites bytes of an element, as far as it goes."""
+        start = 384 + (slot & self.mask) * self.size + at
+        self.map[start : start + len(data)] = data
+
+    def produce(self, index):
+        """Says that all before `index` is filled, whatever that is."""
+        struct.pack_into("=I", self.map, 128, index & 0xFFFFFFFF)
 
     def pop(self, length):
         """Takes an element out, or `None`."""
@@ -124,25 +134,28 @@ class Srq(Closes):
 
 
 class Qp(Closes):
-    """An XRC queue pair: an initiator of a PD, or a target of a domain."""
+    """A queue pair of a PD, or an XRC target of a domain."""
 
     destroy = (DESTROY_QP, "II", "I")
 
     def __init__(self, ctx, kind, owner, cq=None):
         self.ctx = ctx
         send_cq = cq.handle if cq else 0
-        sends = 16 if kind == INI else 0
-        body = (0, owner.handle, send_cq, 0, 0, sends, 0, sends and 2, 0, 0, 0, kind, 0, 0)
+        sends = 0 if kind == TGT else 16
+        receives = 0 if kind in (INI, TGT) else 16
+        sizes = (sends, receives, sends and 2, receives and 2)
+        body = (0, owner.handle, send_cq, send_cq, 0, *sizes, 0, 0, kind, 0, 0)
         answer = command(ctx, CREATE_QP, "QIIIIIIIIIBBBB", body, "8I" + 2 * MINFO)
         self.kind, self.handle, self.number = kind, answer[0], answer[1]
-        self.ring = Ring(ctx, *answer[11:13]) if kind == INI else None
+        self.ring = Ring(ctx, *answer[11:13]) if sends else None
+        self.receives = Ring(ctx, *answer[8:10]) if receives else None
 
     def modify(self, state, mask, gid=None, sgid_index=0, peer=0):
         """One transition, with good values for everything."""
         dest = struct.pack(
             "=16sIHHBBBBBBBB", gid or b"", 0, 0, 0, sgid_index, 64, 0, 0, 0, 0, 1, 1
         )
-        numbers = (self.handle, e.IBV_QP_STATE | mask, 0, 0x10, 0x10, peer, int(ALL_ACCESS) | 8, 0, 0)
+        numbers = (self.handle, e.IBV_QP_STATE | mask, QKEY, 0x10, 0x10, peer, int(ALL_ACCESS) | 8, 0, 0)
         few = (state, 0, 3, 0, 0, 8, 8, 1, 1, 14, 7, 7, 0, 0, 0, 0)
         body = (dest, b"", *numbers, *few)
         command(self.ctx, MODIFY_QP, "32s32s7IHH16B", body)
@@ -150,12 +163,17 @@ class Qp(Closes):
     def connect(self, gid, sgid_index, peer):
         """Brings it to RTS."""
         rtr = e.IBV_QP_AV | e.IBV_QP_PATH_MTU | e.IBV_QP_DEST_QPN | e.IBV_QP_RQ_PSN
-        rts = e.IBV_QP_TIMEOUT | e.IBV_QP_SQ_PSN
-        if self.kind == TGT:
-            rtr |= e.IBV_QP_MAX_DEST_RD_ATOMIC | e.IBV_QP_MIN_RNR_TIMER
-        else:
-            rts |= e.IBV_QP_RETRY_CNT | e.IBV_QP_RNR_RETRY | e.IBV_QP_MAX_QP_RD_ATOMIC
+        rts = e.IBV_QP_SQ_PSN
         init = e.IBV_QP_PKEY_INDEX | e.IBV_QP_PORT | e.IBV_QP_ACCESS_FLAGS
+        if self.kind in (RC, INI, TGT):
+            rts |= e.IBV_QP_TIMEOUT
+        if self.kind in (RC, TGT):
+            rtr |= e.IBV_QP_MAX_DEST_RD_ATOMIC | e.IBV_QP_MIN_RNR_TIMER
+        if self.kind in (RC, INI):
+            rts |= e.IBV_QP_RETRY_CNT | e.IBV_QP_RNR_RETRY | e.IBV_QP_MAX_QP_RD_ATOMIC
+        if self.kind == UD:
+            init = init & ~e.IBV_QP_ACCESS_FLAGS | e.IBV_QP_QKEY
+            rtr = 0
         self.modify(e.IBV_QPS_INIT, init)
         self.modify(e.IBV_QPS_RTR, rtr, gid, sgid_index, peer)
         self.modify(e.IBV_QPS_RTS, rts)
@@ -169,5 +187,9 @@ class Qp(Closes):
             wr = struct.pack("=QII", remote[1], remote[0], 0)
         element = (head + wr).ljust(184, b"\0") + dma_info(sges)
         self.ring.push(element)
+        self.ring_bell()
+
+    def ring_bell(self):
+        """Tells the kernel that there are requests."""
         command(self.ctx, POST_SEND, "IIII", (self.handle, 0, 0, 128), "I")
 
