@@ -127,7 +127,12 @@ impl Cq {
         let mut state = self.state.lock();
         let next = state.ring.next(state.producer);
         let full = next == state.ring.consumer();
-        if full || state.ring.write(state.producer, 0, &encode(c, vlan)).is_err() {
+        if full
+            || state
+                .ring
+                .write(state.producer, 0, &encode(c, vlan))
+                .is_err()
+        {
             return match core::mem::replace(&mut state.overrun, true) {
                 true => Pushed::Lost,
                 false => Pushed::FirstLost,

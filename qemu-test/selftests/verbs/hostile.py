@@ -119,7 +119,7 @@ def race(kind):
 
     job = threading.Thread(target=change)
     job.start()
-    for turn in range(200):
+    for turn in range(100):
         for slot in range(8):
             attacker.qp.ring.scribble(slot, 0, attacker.element(rng))
         attacker.qp.ring.produce(turn + 8)
