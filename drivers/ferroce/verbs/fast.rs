@@ -41,6 +41,7 @@ pub(super) struct Pages {
     /// Kernel addresses; the room for them is there from the start.
     list: KVVec<usize>,
     page_size: usize,
+    page_shift: u32,
     offset: usize,
 }
 
@@ -50,6 +51,7 @@ impl Pages {
             memory,
             list: KVVec::with_capacity(max_pages, GFP_KERNEL)?,
             page_size: PAGE_SIZE,
+            page_shift: PAGE_SIZE.trailing_zeros(),
             offset: 0,
         })
     }
@@ -57,8 +59,9 @@ impl Pages {
     /// Kernel address of byte `at`, and how many bytes follow in the same page.
     fn find(&self, at: usize) -> Result<(usize, usize)> {
         let at = self.offset.checked_add(at).ok_or(EFAULT)?;
-        let page = self.list.get(at / self.page_size).ok_or(EFAULT)?;
-        let inside = at % self.page_size;
+        let index = at.checked_shr(self.page_shift).ok_or(EFAULT)?;
+        let page = self.list.get(index).ok_or(EFAULT)?;
+        let inside = at & (self.page_size - 1);
         Ok((page + inside, self.page_size - inside))
     }
 
@@ -215,7 +218,8 @@ impl FastMr {
         state.next.len = len;
         let pages = state.next.pages()?;
         pages.page_size = page_size as usize;
-        pages.offset = (iova % u64::from(page_size)) as usize;
+        pages.page_shift = page_size.trailing_zeros();
+        pages.offset = iova as usize & (pages.page_size - 1);
         Ok(())
     }
 

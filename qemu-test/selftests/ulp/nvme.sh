@@ -86,8 +86,8 @@ test_a_file_system_on_it() {
 }
 
 test_R4_connected_again_and_again() {
-	local i
-	for i in 1 2 3 4; do
+	local _
+	for _ in 1 2 3 4; do
 		host_connect 10.0.0.1 nr_io_queues=1
 		host_disconnect
 	done
