@@ -28,6 +28,7 @@ module! {
     description: "RoCEv2 in software, in Rust",
     license: "GPL",
     alias: ["rdma-link-ferroce"],
+    imports_ns: ["DMA_BUF"],
     params: {
         check_pkey: bool {
             default: true,

@@ -4,6 +4,7 @@
 
 pub(crate) mod bh_work;
 pub(crate) mod crc;
+pub(crate) mod dmabuf;
 pub(crate) mod global;
 pub(crate) mod ib;
 pub(crate) mod kmem;

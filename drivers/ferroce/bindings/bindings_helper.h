@@ -4,6 +4,7 @@
  * wrappers of static inlines that it makes.
  */
 #include <linux/crc32.h>
+#include <linux/dma-buf.h>
 #include <linux/etherdevice.h>
 #include <linux/hmm.h>
 #include <linux/hrtimer.h>

@@ -141,6 +141,15 @@ impl ib::Driver for Door {
         Mr::register(&pd, range, access)
     }
 
+    fn reg_user_mr_dmabuf(
+        pd: ArcBorrow<'_, Pd>,
+        fd: c_int,
+        range: MrRange,
+        access: u32,
+    ) -> Result<Arc<Mr>> {
+        Mr::share(&pd, fd, range, access)
+    }
+
     fn rereg_user_mr(mr: ArcBorrow<'_, Mr>, change: &MrChange<'_, Pd>) -> Result<Option<Arc<Mr>>> {
         mr.reregister(change)
     }

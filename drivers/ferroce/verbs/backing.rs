@@ -12,6 +12,7 @@ use super::{
 use crate::{
     engine::MemError,
     kernel_ext::{
+        dmabuf::DmaBuf,
         kmem::DirectMap,
         odp::Odp,
         umem::Umem, //
@@ -31,6 +32,8 @@ pub(super) enum Backing {
     User(Umem),
     /// Pages of a process that are fetched when they are wanted.
     OnDemand(Arc<Odp>),
+    /// Memory of another driver.
+    Shared(DmaBuf),
     /// All kernel memory, of which byte 0 is address 0.
     Kernel(DirectMap),
     /// Pages that a kernel user listed.
@@ -79,7 +82,7 @@ impl Backing {
         match self {
             Self::User(umem) => umem.writable(),
             Self::OnDemand(odp) => odp.writable(),
-            Self::Nothing | Self::Kernel(_) | Self::Listed(_) => true,
+            Self::Shared(_) | Self::Nothing | Self::Kernel(_) | Self::Listed(_) => true,
         }
     }
 
@@ -88,6 +91,7 @@ impl Backing {
         match self {
             Self::User(umem) => umem.read(start, dst),
             Self::OnDemand(odp) => odp.read(start, dst),
+            Self::Shared(buffer) => buffer.read(start, dst),
             Self::Kernel(memory) => memory.read(start, dst),
             Self::Listed(pages) => pages.read(start, dst),
             Self::Nothing => Err(EFAULT),
@@ -100,6 +104,7 @@ impl Backing {
         match self {
             Self::User(umem) => umem.write(start, src),
             Self::OnDemand(odp) => odp.write(start, src),
+            Self::Shared(buffer) => buffer.write(start, src),
             Self::Kernel(memory) => memory.write(start, src),
             Self::Listed(pages) => pages.write(start, src),
             Self::Nothing => Err(EFAULT),
@@ -116,6 +121,7 @@ impl Backing {
         match self {
             Self::User(umem) => umem.word(start).map(f),
             Self::OnDemand(odp) => odp.word(start, f),
+            Self::Shared(buffer) => buffer.word(start).map(f),
             Self::Kernel(memory) => memory.word(start).map(f),
             Self::Listed(pages) => pages.word(start).map(f),
             Self::Nothing => Err(EFAULT),

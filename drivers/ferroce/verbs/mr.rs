@@ -18,6 +18,7 @@ use crate::{
         MemError, //
     },
     kernel_ext::{
+        dmabuf::DmaBuf,
         ib::{
             MrChange,
             MrRange, //
@@ -118,6 +119,23 @@ impl Mr {
         iova.checked_add(len).ok_or(EINVAL)?;
         let backing = Backing::of_process(dev, start, len, access)?;
         Self::publish(dev, rights(pd, access), len, iova, backing)
+    }
+
+    /// Registers a part of a dma-buf: `range.start` is the offset in it.
+    ///
+    /// Fails as [`check_access`] and [`DmaBuf::map`] do, and with `EINVAL` for addresses that
+    /// wrap.
+    pub(crate) fn share(pd: &Pd, fd: c_int, range: MrRange, access: u32) -> Result<Arc<Self>> {
+        check_access(access)?;
+        range.iova.checked_add(range.len).ok_or(EINVAL)?;
+        let backing = Backing::Shared(DmaBuf::map(fd, range.start, range.len)?);
+        Self::publish(
+            &pd.dev,
+            rights(pd.id, access),
+            range.len,
+            range.iova,
+            backing,
+        )
     }
 
     /// A kernel user's key for all kernel memory, by its address. `EPERM` in a process's

@@ -105,6 +105,13 @@ pub(crate) trait Driver: Sized + 'static {
         range: MrRange,
         access: u32,
     ) -> Result<Arc<Self::Mr>>;
+    /// Registers a part of a dma-buf of the process; `range.start` is the offset in it.
+    fn reg_user_mr_dmabuf(
+        pd: ArcBorrow<'_, Self::Pd>,
+        fd: c_int,
+        range: MrRange,
+        access: u32,
+    ) -> Result<Arc<Self::Mr>>;
     /// Changes a region, or makes another one that takes its place.
     fn rereg_user_mr(
         mr: ArcBorrow<'_, Self::Mr>,

@@ -86,7 +86,7 @@ def detach_mcast(ctx, handle, gid):
 _IOCTL = 0xC0181B01
 _DRIVER_RXE = 14
 _OBJECT_MR = 7
-_ADVISE_MR = 2
+_ADVISE_MR, _REG_DMABUF_MR = 2, 4
 PREFETCH, PREFETCH_WRITE, PREFETCH_NO_FAULT = 0, 1, 2
 
 
@@ -106,11 +106,13 @@ def _object(number, handle):
 
 
 def _call(ctx, kind, method, *attrs):
-    """Runs a method of a kind of object."""
+    """Runs a method of a kind of object; returns header and attributes as they came back."""
     body = b"".join(attr for attr, _ in attrs)
     size = 24 + len(body)
     header = struct.pack("=HHHHQII", size, kind, method, len(attrs), 0, _DRIVER_RXE, 0)
-    fcntl.ioctl(ctx.cmd_fd, _IOCTL, bytearray(header + body), True)
+    request = bytearray(header + body)
+    fcntl.ioctl(ctx.cmd_fd, _IOCTL, request, True)
+    return request
 
 
 def advise(ctx, pd, advice, entries, now=True):
@@ -124,3 +126,30 @@ def advise(ctx, pd, advice, entries, now=True):
         _attr(2, struct.pack("=I", int(now))),
         _attr(3, b"".join(struct.pack("=QII", *entry) for entry in entries)),
     )
+
+
+class DmaBufMR:
+    """A memory region over a part of a dma-buf, under addresses from `iova` on."""
+
+    def __init__(self, ctx, pd, fd, offset, length, iova, access):
+        self.ctx = ctx
+        keys = [ctypes.create_string_buffer(4) for _ in range(2)]
+        fields = (offset, length, iova)
+        answer = _call(
+            ctx,
+            _OBJECT_MR,
+            _REG_DMABUF_MR,
+            _object(0, 0),
+            _object(1, pd.handle),
+            *(_attr(2 + i, struct.pack("=Q", field)) for i, field in enumerate(fields)),
+            _attr(5, struct.pack("=I", fd)),
+            _attr(6, struct.pack("=I", access)),
+            *((struct.pack("=HHHHQ", 7 + i, 4, 1, 0, ctypes.addressof(key)), key) for i, key in enumerate(keys)),
+        )
+        # The handle of the new object stands where it was asked for: in the first attribute.
+        (self.handle,) = struct.unpack_from("=Q", answer, 24 + 8)
+        self.lkey, self.rkey = (int.from_bytes(key.raw, "little") for key in keys)
+
+    def close(self):
+        """Deregisters it."""
+        dereg(self.ctx, self)

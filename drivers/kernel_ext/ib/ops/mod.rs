@@ -37,7 +37,7 @@ use kernel::{
 use mcast::{attach_mcast, detach_mcast};
 use mr::{
     advise_mr, alloc_mw, alloc_pd, dealloc_mw, dealloc_pd, dereg_mr, get_dma_mr, reg_user_mr,
-    rereg_user_mr,
+    reg_user_mr_dmabuf, rereg_user_mr,
 };
 use port::{
     alloc_ucontext, dealloc_ucontext, get_link_layer, get_port_immutable, query_device, query_gid,
@@ -104,6 +104,7 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         query_ah: Some(query_ah::<D>),
         destroy_ah: Some(destroy_ah::<D>),
         reg_user_mr: Some(reg_user_mr::<D>),
+        reg_user_mr_dmabuf: Some(reg_user_mr_dmabuf::<D>),
         rereg_user_mr: Some(rereg_user_mr::<D>),
         get_dma_mr: Some(get_dma_mr::<D>),
         alloc_mr: Some(fast::alloc_mr::<D>),

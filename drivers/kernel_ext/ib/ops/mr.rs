@@ -98,6 +98,29 @@ pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
     new_mr::<D>(pd, D::reg_user_mr(object, range, access as u32))
 }
 
+pub(super) unsafe extern "C" fn reg_user_mr_dmabuf<D: Driver>(
+    pd: *mut bindings::ib_pd,
+    offset: u64,
+    length: u64,
+    iova: u64,
+    fd: c_int,
+    access: c_int,
+    dmah: *mut bindings::ib_dmah,
+    _attrs: *mut bindings::uverbs_attr_bundle,
+) -> *mut bindings::ib_mr {
+    if !dmah.is_null() {
+        return EOPNOTSUPP.to_ptr();
+    }
+    let range = MrRange {
+        start: offset,
+        len: length,
+        iova,
+    };
+    // SAFETY: the core gives a PD of this driver.
+    let object = unsafe { PdSlot::<D>::get(pd) };
+    new_mr::<D>(pd, D::reg_user_mr_dmabuf(object, fd, range, access as u32))
+}
+
 pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
     ib: *mut bindings::ib_mr,
     flags: c_int,
