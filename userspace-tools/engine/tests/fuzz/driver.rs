@@ -10,8 +10,9 @@ use std::path::PathBuf;
 
 use ferroce_engine::sim::Rng;
 
-/// Longest input.
+/// Longest input, and longest that is kept.
 const MOST: usize = 6000;
+const KEPT: usize = 300;
 
 /// Numbers that are often the edge of something.
 const EDGES: [u64; 14] = [
@@ -143,7 +144,7 @@ pub fn fuzz(name: &str, runs: u64, target: fn(&[u8]) -> u64) {
             change(&mut rng, &mut input, &pool[other]);
         }
         if run(&input) {
-            if keeps {
+            if keeps && input.len() < KEPT {
                 keep(name, &input);
             }
             pool.push(input);

@@ -67,6 +67,7 @@ impl World {
         for host in &self.hosts {
             host.mem.register(SPARE_KEY, SPARE_VA, 1 << 20);
             host.mem.register(DENIED_KEY, Endpoint::VA, Endpoint::LEN);
+            host.mem.allow_flush(DENIED_KEY, 0);
             for access in [
                 Access::RemoteRead,
                 Access::RemoteWrite,
@@ -198,6 +199,12 @@ impl World {
         let here = &mut self.nodes[node];
         if !here.plan.srq {
             here.end.env.recvs.clear();
+            here.end
+                .env
+                .srqs
+                .values_mut()
+                .for_each(|queue| queue.clear());
+            here.bufs.iter_mut().for_each(|buf| buf.done = true);
         }
         here.receives.clear();
         here.work.clear();
@@ -251,7 +258,7 @@ impl World {
         let here = &mut self.nodes[node];
         msg.start = here.life.posted;
         msg.packets = match msg.wr.op {
-            SendOp::Malformed => 0,
+            SendOp::Malformed | SendOp::Local(_) => 0,
             _ => here.packets(msg.len()),
         };
         let index = here.life.msgs.len();
@@ -308,10 +315,14 @@ impl World {
             let Some(buf) = here.receives.pop_front() else {
                 break;
             };
-            let (id, sges) = (here.bufs.len() as u64, buf.sges.clone());
+            let (id, sges, queue) = (here.bufs.len() as u64, buf.sges.clone(), buf.queue);
             self.remember_buf(node, &buf);
             self.nodes[node].bufs.push(buf);
-            self.with(node, |end, _| end.recv(id, &sges));
+            if let Some(queue) = self.nodes[node].end.env.srqs.get_mut(&queue) {
+                queue.push_back((id, sges));
+            } else {
+                self.with(node, |end, _| end.recv(id, &sges));
+            }
         }
         if !self.nodes[node].receives.is_empty() {
             let at = self.soon(60 * US);
@@ -331,6 +342,7 @@ impl World {
             let id = self.hosts[host].srq_bufs.len() as u64;
             let buf = Buf {
                 sges: vec![sge],
+                queue: 0,
                 done: false,
             };
             self.remember_shared(host, &buf);
@@ -404,7 +416,12 @@ impl World {
         }
         let report = self.rng.per_mille(700);
         let life = &mut self.nodes[node].life;
-        life.limit = Some(life.msgs.iter().take_while(|msg| msg.started).count());
+        life.limit = Some(
+            life.msgs
+                .iter()
+                .rposition(|msg| msg.started)
+                .map_or(0, |n| n + 1),
+        );
         life.quiet = None;
         self.nodes[node].drain_report = report;
         let change = ModifyAttrs {

@@ -25,6 +25,7 @@ impl World {
     pub(super) fn hand(&mut self, node: usize, pkt: &Packet<'_>) {
         let state = self.nodes[node].end.qp.state();
         let qp_type = self.nodes[node].plan.qp_type;
+        let reliable = self.nodes[node].plan.reliable();
         if pkt.opcode.op.is_response() {
             if matches!(state, QpState::Rts | QpState::Sqd) {
                 self.learn_answer(node, pkt);
@@ -38,7 +39,7 @@ impl World {
             }
             return;
         }
-        let has_receive = self.nodes[node].life.held || self.receives_wait(node);
+        let has_receive = self.nodes[node].life.held || self.receives_wait(node, pkt);
         let alive = receives(state);
         if alive && qp_type == QpType::Uc {
             self.foresee_uc(node, pkt, has_receive);
@@ -48,7 +49,7 @@ impl World {
         self.with(node, |end, now| {
             end.qp.handle_packet(now, pkt, &mut end.env)
         });
-        if alive && qp_type == QpType::Rc {
+        if alive && reliable {
             self.learn_request(node, pkt, has_receive);
         }
         let life = &self.nodes[node].life;
@@ -60,8 +61,16 @@ impl World {
         }
     }
 
-    fn receives_wait(&self, node: usize) -> bool {
+    fn receives_wait(&self, node: usize, pkt: &Packet<'_>) -> bool {
         let here = &self.nodes[node];
+        if let Some(number) = pkt.xrc_srq {
+            return here
+                .end
+                .env
+                .srqs
+                .get(&number)
+                .is_some_and(|queue| !queue.is_empty());
+        }
         if here.plan.srq {
             !self.hosts[here.plan.host].srq.is_empty()
         } else {
@@ -101,7 +110,7 @@ impl World {
         } else {
             1
         };
-        let fetch = op == Operation::ReadRequest || op.is_atomic();
+        let fetch = op == Operation::ReadRequest || op.is_atomic() || op.is_placement();
         if ahead < 0 {
             // More may be remembered, and answered, than were agreed on.
             let whole = |(first, n): &(u32, u32)| *first <= offset && offset + packets <= first + n;

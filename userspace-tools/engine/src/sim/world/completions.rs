@@ -13,6 +13,7 @@ use super::World;
 use crate::wire::NakCode;
 use crate::Access;
 use crate::Completion;
+use crate::LocalOp;
 use crate::Memory;
 use crate::QpEvent;
 use crate::QpState;
@@ -104,6 +105,11 @@ impl World {
             SendOp::Read { .. } => WcOpcode::RdmaRead,
             SendOp::CompareSwap { .. } => WcOpcode::CompSwap,
             SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
+            SendOp::Flush { .. } => WcOpcode::Flush,
+            SendOp::AtomicWrite { .. } => WcOpcode::AtomicWrite,
+            SendOp::Local(LocalOp::Invalidate { .. }) => WcOpcode::LocalInv,
+            SendOp::Local(LocalOp::BindWindow { .. }) => WcOpcode::BindMw,
+            SendOp::Local(LocalOp::Register { .. }) => WcOpcode::RegMr,
             _ => WcOpcode::Send,
         };
         if wc.qpn != here.qpn() || wc.opcode != opcode {
@@ -137,7 +143,7 @@ impl World {
     pub(super) fn prove(&self, node: usize, index: usize) -> Result<(), String> {
         let here = &self.nodes[node];
         let msg = &here.life.msgs[index];
-        if here.plan.qp_type != QpType::Rc {
+        if !here.plan.reliable() {
             let gone = msg.packets == 0 || here.life.furthest >= msg.end() && msg.started;
             return if gone {
                 Ok(())
@@ -148,7 +154,9 @@ impl World {
         if msg.flaw.is_some() {
             return Err(format!("{index} succeeds in spite of {:?}", msg.flaw));
         }
-        let known = if msg.fetches() {
+        let known = if msg.is_local() {
+            true
+        } else if msg.fetches() {
             here.life.answered(msg)
         } else {
             msg.end() <= here.life.acked
@@ -167,6 +175,23 @@ impl World {
             (SendOp::Write { va, rkey } | SendOp::WriteImm { va, rkey, .. }, _) => {
                 let mem = &self.nodes[Plan::peer(node)].end.env.mem;
                 msg.len() == 0 || mem.peek(*rkey, *va, msg.payload.len()) == msg.payload
+            }
+            (SendOp::Flush { va, rkey, len, .. }, _) => {
+                let mem = &self.nodes[Plan::peer(node)].end.env.mem;
+                mem.flushes(*rkey).contains(&Some((*va, u64::from(*len))))
+            }
+            (SendOp::AtomicWrite { va, rkey, data }, _) => {
+                let mem = &self.nodes[Plan::peer(node)].end.env.mem;
+                mem.peek(*rkey, *va, 8) == data
+            }
+            (SendOp::Local(op), _) => {
+                here.end
+                    .env
+                    .locals
+                    .iter()
+                    .filter(|done| *done == op)
+                    .count()
+                    == 1
             }
             (_, Some((old, _))) => self.peek(node, &msg.sges, 8) == old.to_ne_bytes(),
             (SendOp::Read { .. }, _) => self.peek(node, &msg.sges, msg.len()) == msg.payload,
@@ -197,7 +222,7 @@ impl World {
         }
         let first = self.may_fail(node, index, status);
         self.nodes[node].life.failed = Some((index, status));
-        if self.nodes[node].plan.qp_type != QpType::Rc && status != WcStatus::WrFlushErr {
+        if !self.nodes[node].plan.reliable() && status != WcStatus::WrFlushErr {
             self.plan_recovery(node);
         }
         if !first {
@@ -226,7 +251,7 @@ impl World {
                     .iter()
                     .chain(&here.work)
                     .any(|m| m.flaw.is_some_and(|f| !f.local()));
-                exact || !quiet && status == RetryExcErr && later && here.plan.qp_type == QpType::Rc
+                exact || !quiet && status == RetryExcErr && later && here.plan.reliable()
             }
             Trouble::Flaw { .. } => match status {
                 RetryExcErr => true,
@@ -251,6 +276,16 @@ impl World {
         let index = wc.wr_id as usize;
         let bufs = if here.plan.srq {
             &mut self.hosts[here.plan.host].srq_bufs
+        } else if here.plan.qp_type == QpType::XrcTgt {
+            let queue = here.bufs.get(index).map(|buf| buf.queue);
+            let next = here
+                .bufs
+                .iter()
+                .position(|buf| !buf.done && Some(buf.queue) == queue);
+            if next != Some(index) {
+                return Err(format!("{next:?} is next in its queue"));
+            }
+            &mut here.bufs
         } else {
             if index != here.next_buf {
                 return Err(format!("{} is next", here.next_buf));
@@ -270,7 +305,7 @@ impl World {
         if wc.status != WcStatus::Success {
             return self.judge_failed_receive(node, wc.status);
         }
-        let (from, msg) = if self.nodes[node].plan.qp_type == QpType::Rc {
+        let (from, msg) = if self.nodes[node].plan.reliable() {
             let next = self.nodes[node].life.received;
             let other = self.other(node);
             let msg = other.consumers.get(next).ok_or("nobody sent that")?;
@@ -366,7 +401,9 @@ impl World {
             QpEvent::SqDrained => {
                 state == QpState::Sqd && std::mem::take(&mut self.nodes[node].drain_report)
             }
-            QpEvent::LastWqeReached => self.nodes[node].plan.srq && state == QpState::Error,
+            QpEvent::LastWqeReached => {
+                self.nodes[node].plan.shares_receives() && state == QpState::Error
+            }
             _ => {
                 flaws
                     .filter_map(|flaw| flaw.event())

@@ -42,7 +42,7 @@ impl World {
 
     /// A posted message may write.
     pub(super) fn remember(&mut self, node: usize, msg: &Msg) {
-        let reliable = self.nodes[node].plan.qp_type == QpType::Rc;
+        let reliable = self.nodes[node].plan.reliable();
         let here = Endpoint::VA..Endpoint::VA + Endpoint::LEN as u64;
         if let Some((va, len)) = msg.target().filter(|(va, _)| here.contains(va)) {
             let host = self.nodes[Plan::peer(node)].plan.host;
@@ -57,7 +57,7 @@ impl World {
                 reliable,
             );
         }
-        if msg.fetches() {
+        if msg.brings() {
             let host = self.nodes[node].plan.host;
             for sge in &msg.sges {
                 self.touched(host, sge, true);
@@ -69,7 +69,7 @@ impl World {
     pub(super) fn remember_buf(&mut self, node: usize, buf: &Buf) {
         let plan = self.nodes[node].plan;
         for sge in &buf.sges {
-            self.touched(plan.host, sge, plan.qp_type == QpType::Rc);
+            self.touched(plan.host, sge, plan.reliable());
         }
     }
 
@@ -99,7 +99,7 @@ impl World {
         let life = &here.life;
         let state = here.end.qp.state();
         let trouble = self.plan.trouble[here.plan.pair];
-        let reliable = here.plan.qp_type == QpType::Rc;
+        let reliable = here.plan.reliable();
         let safe = match trouble {
             Trouble::None | Trouble::Drain { .. } => true,
             Trouble::Flaw { .. } => !reliable,
@@ -128,11 +128,14 @@ impl World {
         {
             return Err(format!("{:?} happened", life.failed));
         }
-        if state == QpState::Error && !here.plan.srq && here.next_buf != here.bufs.len() {
+        if state == QpState::Error
+            && !here.plan.shares_receives()
+            && here.next_buf != here.bufs.len()
+        {
             return Err(format!("receive {} was not flushed", here.next_buf));
         }
         let last = life.events.contains(&QpEvent::LastWqeReached);
-        if state == QpState::Error && here.plan.srq && !last {
+        if state == QpState::Error && here.plan.shares_receives() && !last {
             return Err("the last receive was not reported".into());
         }
         let other = self.other(node);
@@ -150,7 +153,7 @@ impl World {
     fn judge_flaw(&self, node: usize) -> Result<(), String> {
         let here = &self.nodes[node];
         let flawed = here.life.msgs.iter().position(|msg| msg.flaw.is_some());
-        let Some(index) = flawed.filter(|_| here.plan.qp_type == QpType::Rc) else {
+        let Some(index) = flawed.filter(|_| here.plan.reliable()) else {
             return Ok(());
         };
         let wanted = here.life.msgs[index]

@@ -22,8 +22,9 @@ use crate::Sge;
 pub const NO_KEY: u32 = 0xdead;
 /// Key of memory that allows nothing remote.
 pub const DENIED_KEY: u32 = 0x2222;
-/// First key of the regions that messages invalidate.
-const INVALIDATE_KEY: u32 = 0x4000_0000;
+/// Shared receive queues of an XRC target, and a number that none has.
+pub const XRC_QUEUES: [u32; 2] = [7, 0x00ab_cdef];
+const NO_QUEUE: u32 = 9;
 /// Room of a receive that any message fits into whose receive is not known beforehand.
 pub const ANY_ROOM: u32 = 3_000;
 /// Room in front of a datagram.
@@ -53,7 +54,7 @@ impl World {
         self.banned = &[];
         if drawn == Some(Flaw::Disabled) {
             let (kinds, bit): (&[u64], u32) =
-                rng.pick(&[(&[3, 4][..], 2), (&[5], 4), (&[6, 7], 8)]);
+                rng.pick(&[(&[3, 4, 9][..], 2), (&[5], 4), (&[6, 7], 8), (&[8], 0x300)]);
             self.banned = kinds;
             self.nodes[Plan::peer(node)].plan.access &= !bit;
         }
@@ -81,7 +82,19 @@ impl World {
                 BadReceive,
                 BadInvalidate,
                 LocalKey,
+                LocalInvalidate,
                 Malformed,
+            ]),
+            (QpType::XrcIni, _) => rng.pick(&[
+                RemoteKey,
+                RemoteRange,
+                RemoteDenied,
+                Disabled,
+                TooLong,
+                BadReceive,
+                BadInvalidate,
+                LocalKey,
+                NoQueue,
             ]),
             (QpType::Rc, true) => {
                 rng.pick(&[RemoteKey, RemoteDenied, Disabled, BadInvalidate, LocalKey])
@@ -94,18 +107,29 @@ impl World {
     fn draw_message(&mut self, rng: &mut Rng, node: usize, flaw: Option<Flaw>) -> Msg {
         let plan = self.nodes[node].plan;
         let peer = Plan::peer(node);
-        let reliable = plan.qp_type == QpType::Rc;
+        let reliable = plan.reliable();
         let kind = match flaw {
             Some(Flaw::TooLong | Flaw::BadReceive) => rng.below(2),
             Some(Flaw::BadInvalidate) => 2,
-            Some(Flaw::Disabled) => rng.pick(self.banned),
-            Some(Flaw::RemoteKey | Flaw::RemoteRange | Flaw::RemoteDenied) => {
-                rng.pick(if reliable { &[3, 4, 5, 6, 7] } else { &[3, 4] })
-            }
-            _ => rng.pick(if reliable {
-                &[0, 1, 2, 3, 4, 5, 5, 6, 7]
+            Some(Flaw::LocalInvalidate) => 10,
+            Some(Flaw::NoQueue) => rng.below(10),
+            Some(Flaw::LocalKey) => rng.pick(if reliable {
+                &[0, 1, 2, 3, 4, 5, 6, 7]
             } else {
                 &[0, 1, 3, 4]
+            }),
+            Some(Flaw::Disabled) => rng.pick(self.banned),
+            Some(Flaw::RemoteKey | Flaw::RemoteRange | Flaw::RemoteDenied) => {
+                rng.pick(if reliable {
+                    &[3, 4, 5, 6, 7, 8, 9]
+                } else {
+                    &[3, 4]
+                })
+            }
+            _ => rng.pick(if reliable {
+                &[0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 11]
+            } else {
+                &[0, 1, 3, 4, 10]
             }),
         };
         let kind = if flaw.is_none() && self.banned.contains(&kind) {
@@ -143,11 +167,27 @@ impl World {
                 (op, payload, None, sges)
             }
             5 => self.draw_read(rng, node, len, flaw.is_none()),
-            _ => self.draw_atomic(rng, node, kind == 6),
+            6 | 7 => self.draw_atomic(rng, node, kind == 6),
+            8 => (
+                self.draw_flush(rng, node, len),
+                Vec::new(),
+                None,
+                Vec::new(),
+            ),
+            9 => self.draw_atomic_write(rng, node),
+            _ => (
+                self.draw_local(rng, node, kind == 10, flaw),
+                Vec::new(),
+                None,
+                Vec::new(),
+            ),
         };
         let mut msg = self.message(rng, node, (op, sges, payload));
         msg.atomic = atomic;
-        msg.inline = inline && !msg.fetches();
+        if plan.qp_type == QpType::XrcIni {
+            msg.wr.srq = rng.pick(&XRC_QUEUES);
+        }
+        msg.inline = inline && kind < 5;
         msg.wr.flags.inline = msg.inline;
         msg.wr.flags.fence |= fence;
         self.spoil(&mut msg, flaw);
@@ -216,91 +256,6 @@ impl World {
         }
     }
 
-    fn draw_invalidate(&mut self, peer: usize, flaw: Option<Flaw>) -> SendOp {
-        if flaw == Some(Flaw::BadInvalidate) {
-            return SendOp::SendInvalidate(NO_KEY);
-        }
-        self.keys += 1;
-        let key = INVALIDATE_KEY + self.keys;
-        self.nodes[peer].end.env.mem.register(key, 0x1000, 8);
-        SendOp::SendInvalidate(key)
-    }
-
-    fn draw_read(&mut self, rng: &mut Rng, node: usize, len: u32, may_follow: bool) -> Drawn {
-        let peer = Plan::peer(node);
-        let written = self.nodes[node]
-            .work
-            .iter()
-            .rev()
-            .take(6)
-            .find(|msg| matches!(msg.wr.op, SendOp::Write { .. }) && msg.flaw.is_none());
-        let written = written.map(|msg| (msg.wr.op, msg.payload.clone()));
-        let (va, rkey, payload) = match written.filter(|_| may_follow && rng.per_mille(300)) {
-            Some((SendOp::Write { va, rkey }, payload)) => (va, rkey, payload),
-            _ => {
-                let there = self.alloc(peer, len);
-                let payload = pattern(rng, len);
-                self.poke(peer, &[there], &payload);
-                (there.addr, there.lkey, payload)
-            }
-        };
-        let sges = self.pieces(rng, node, payload.len() as u32);
-        (SendOp::Read { va, rkey }, payload, None, sges)
-    }
-
-    /// An atomic on a word of its own or on one that earlier atomics of this queue pair have changed.
-    fn draw_atomic(&mut self, rng: &mut Rng, node: usize, swap: bool) -> Drawn {
-        let peer = Plan::peer(node);
-        let earlier = self.nodes[node]
-            .work
-            .iter()
-            .rev()
-            .take(8)
-            .find(|m| m.atomic.is_some() && m.flaw.is_none());
-        let earlier = earlier
-            .map(|msg| (msg.wr.op, msg.atomic))
-            .filter(|_| rng.per_mille(500));
-        let (va, rkey, old) = match earlier {
-            Some((
-                SendOp::CompareSwap { va, rkey, .. } | SendOp::FetchAdd { va, rkey, .. },
-                Some((_, new)),
-            )) => (va, rkey, new),
-            _ => {
-                let mut there = self.alloc(peer, 16);
-                there.addr = there.addr.next_multiple_of(8);
-                there.len = 8;
-                let old = rng.next_u64();
-                self.poke(peer, &[there], &old.to_ne_bytes());
-                (there.addr, there.lkey, old)
-            }
-        };
-        let value = rng.next_u64();
-        let (op, new) = if swap {
-            let hit = rng.per_mille(600);
-            let compare = if hit { old } else { !old };
-            (
-                SendOp::CompareSwap {
-                    va,
-                    rkey,
-                    compare,
-                    swap: value,
-                },
-                if hit { value } else { old },
-            )
-        } else {
-            (
-                SendOp::FetchAdd {
-                    va,
-                    rkey,
-                    add: value,
-                },
-                old.wrapping_add(value),
-            )
-        };
-        let sges = vec![self.alloc(node, 8)];
-        (op, Vec::new(), Some((old, new)), sges)
-    }
-
     fn draw_datagram(&mut self, rng: &mut Rng, node: usize, flaw: Option<Flaw>) -> Msg {
         let peers: Vec<usize> = (0..self.nodes.len())
             .filter(|&n| n != node && self.nodes[n].plan.qp_type == QpType::Ud)
@@ -339,15 +294,20 @@ impl World {
         self.spoil(&mut msg, flaw);
         let room = GRH + if rng.per_mille(900) { 4096 } else { len };
         let sges = self.pieces(rng, dest, room);
-        self.nodes[dest]
-            .receives
-            .push_back(Buf { sges, done: false });
+        self.nodes[dest].receives.push_back(Buf {
+            sges,
+            queue: 0,
+            done: false,
+        });
         msg
     }
 
     /// Makes a message fail.
     fn spoil(&self, msg: &mut Msg, flaw: Option<Flaw>) {
         msg.flaw = flaw;
+        if flaw == Some(Flaw::NoQueue) {
+            msg.wr.srq = NO_QUEUE;
+        }
         let new_key = match flaw {
             Some(Flaw::RemoteKey) => NO_KEY,
             Some(Flaw::RemoteDenied) => DENIED_KEY,
@@ -359,7 +319,9 @@ impl World {
             | SendOp::WriteImm { va, rkey, .. }
             | SendOp::Read { va, rkey }
             | SendOp::CompareSwap { va, rkey, .. }
-            | SendOp::FetchAdd { va, rkey, .. } => {
+            | SendOp::FetchAdd { va, rkey, .. }
+            | SendOp::AtomicWrite { va, rkey, .. }
+            | SendOp::Flush { va, rkey, .. } => {
                 if matches!(flaw, Some(Flaw::RemoteKey | Flaw::RemoteDenied)) {
                     *rkey = new_key;
                 }
@@ -409,14 +371,13 @@ impl World {
         if msg.flaw == Some(Flaw::BadReceive) {
             sges.iter_mut().for_each(|sge| sge.lkey = NO_KEY);
         }
-        self.nodes[peer]
-            .receives
-            .push_back(Buf { sges, done: false });
+        self.nodes[peer].receives.push_back(Buf {
+            sges,
+            queue: msg.wr.srq,
+            done: false,
+        });
     }
 }
-
-/// Operation, payload, effect of an atomic, and scatter list of a message.
-type Drawn = (SendOp, Vec<u8>, Option<(u64, u64)>, Vec<Sge>);
 
 /// Where a message comes from.
 struct Source {

@@ -11,6 +11,7 @@ mod answers;
 mod arrivals;
 mod completions;
 mod cover;
+mod draw;
 mod ending;
 mod fabric;
 mod frame;
@@ -221,10 +222,10 @@ impl World {
         if here.plan.srq {
             std::mem::swap(&mut self.hosts[host].srq, &mut here.end.env.recvs);
         }
-        let before = here.end.env.recvs.len();
+        let before = here.receives();
         call(&mut here.end, now);
         here.end.flush();
-        let taken = here.end.env.recvs.len() < before;
+        let taken = here.receives() < before;
         if here.plan.srq {
             std::mem::swap(&mut self.hosts[host].srq, &mut here.end.env.recvs);
         }

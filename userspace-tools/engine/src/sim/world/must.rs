@@ -11,7 +11,7 @@ use crate::QpState;
 pub fn opcodes() -> impl Iterator<Item = u8> {
     (0..=u8::MAX).filter(|&byte| {
         let opcode = Opcode::from_byte(byte);
-        opcode.is_some_and(|opcode| opcode.service != Service::Xrc && !opcode.op.is_placement())
+        opcode.is_some()
     })
 }
 
@@ -22,6 +22,8 @@ pub fn states(byte: u8) -> Vec<QpState> {
         return Vec::new();
     };
     match opcode.service {
+        Service::Xrc if opcode.op.is_response() => vec![Rts, Error],
+        Service::Xrc => vec![Init, Rtr, Rts, Error],
         Service::Rc if opcode.op.is_response() => vec![Reset, Rts, Sqd, Error],
         // without credits only the first packet of such a message is sent to one that has never answered
         Service::Rc if takes_receive(opcode.op) && !opcode.op.starts() => {
@@ -49,19 +51,32 @@ pub fn others() -> Vec<String> {
         "Read",
         "CompareSwap",
         "FetchAdd",
+        "Flush",
+        "AtomicWrite",
     ];
     for kind in kinds.into_iter().chain(["Datagram"]) {
         for state in ["Rts", "Sqd", "Error"] {
             all.push(format!("{kind} posted in {state}"));
         }
-        for status in ["Success", "WrFlushErr", "LocProtErr"] {
+        for status in ["Success", "WrFlushErr"] {
             all.push(format!("{kind} ended {status}"));
         }
+        if !matches!(kind, "Flush" | "AtomicWrite") {
+            all.push(format!("{kind} ended LocProtErr"));
+        }
+    }
+    for end in [
+        "Invalidate ended Success",
+        "Invalidate ended WrFlushErr",
+        "Invalidate ended LocQpOpErr",
+        "Register ended Success",
+    ] {
+        all.push(end.into());
     }
     for kind in kinds {
         all.push(format!("{kind} ended RetryExcErr"));
     }
-    for kind in ["Write", "WriteImm", "Read", "CompareSwap", "FetchAdd"] {
+    for kind in &kinds[3..] {
         for status in ["RemAccessErr", "RemInvReqErr"] {
             all.push(format!("{kind} ended {status}"));
         }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::VecDeque;
 
+use super::load::XRC_QUEUES;
 use super::plan::Params;
 use super::work::Buf;
 use super::work::Msg;
@@ -21,6 +22,7 @@ use crate::Qp;
 use crate::QpConfig;
 use crate::QpEvent;
 use crate::QpStorage;
+use crate::QpType;
 use crate::ReadReplay;
 use crate::SendWqe;
 use crate::Sge;
@@ -191,10 +193,13 @@ impl Node {
             rq_sges: vec![0; SGES * Sge::SIZE],
             replay: vec![ReadReplay::ZERO; 16],
         };
-        let env = HostEnv {
+        let mut env = HostEnv {
             mem,
             ..HostEnv::default()
         };
+        if plan.qp_type == QpType::XrcTgt {
+            env.srqs = XRC_QUEUES.map(|number| (number, VecDeque::new())).into();
+        }
         Self {
             end: Endpoint {
                 qp: Qp::new(cfg, store),
@@ -216,6 +221,12 @@ impl Node {
     /// Its number.
     pub fn qpn(&self) -> u32 {
         self.end.qp.config().qpn
+    }
+
+    /// Receives that wait in its own queues.
+    pub fn receives(&self) -> usize {
+        let env = &self.end.env;
+        env.recvs.len() + env.srqs.values().map(VecDeque::len).sum::<usize>()
     }
 
     /// Payload bytes of a full packet.

@@ -98,6 +98,18 @@ pub struct Params {
     pub load: usize,
 }
 
+impl Params {
+    /// Nothing may get lost.
+    pub fn reliable(&self) -> bool {
+        !matches!(self.qp_type, QpType::Uc | QpType::Ud)
+    }
+
+    /// Receives are not flushed with the queue pair.
+    pub fn shares_receives(&self) -> bool {
+        self.srq || self.qp_type == QpType::XrcTgt
+    }
+}
+
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -147,10 +159,10 @@ fn trouble(rng: &mut Rng, qp_type: QpType) -> Trouble {
     match (rng.below(12), qp_type) {
         (0, _) => Trouble::Kill { side },
         (1 | 2, _) => Trouble::Drain { side },
-        (3, QpType::Rc) => Trouble::Dark,
-        (4, QpType::Rc) => Trouble::Starve { side },
-        (5 | 6, QpType::Rc) => Trouble::Rebirth { side },
-        (7, QpType::Rc) => Trouble::Revoke { side },
+        (3, QpType::Rc | QpType::XrcIni) => Trouble::Dark,
+        (4, QpType::Rc | QpType::XrcIni) => Trouble::Starve { side },
+        (5 | 6, QpType::Rc | QpType::XrcIni) => Trouble::Rebirth { side },
+        (7, QpType::Rc | QpType::XrcIni) => Trouble::Revoke { side },
         _ => Trouble::Flaw { side },
     }
 }
@@ -186,8 +198,9 @@ impl Plan {
     }
 
     fn add_pair(&mut self, rng: &mut Rng, pair: usize) {
-        let types = [QpType::Rc, QpType::Rc, QpType::Rc, QpType::Uc, QpType::Ud];
-        let qp_type = rng.pick(&types);
+        use QpType::*;
+        let qp_type = rng.pick(&[Rc, Rc, Rc, Rc, Rc, Rc, Uc, Uc, Ud, Ud, XrcIni, XrcIni]);
+        let xrc = qp_type == XrcIni;
         let trouble = trouble(rng, qp_type);
         let mtu = match qp_type {
             QpType::Ud => Mtu::M4096,
@@ -209,8 +222,8 @@ impl Plan {
         };
         let fails_soon = matches!(trouble, Trouble::Starve { .. } | Trouble::Dark);
         let starves = matches!(trouble, Trouble::Starve { .. });
-        let srq = rng.per_mille(200) && !starves;
-        let both = rng.per_mille(700);
+        let srq = rng.per_mille(200) && !starves && !xrc;
+        let both = rng.per_mille(700) && !xrc;
         let load = 4 + rng.below(rng.clone().pick(&[8, 20, 40])) as usize;
         for side in 0..2 {
             let rtr_at = if side == 0 { 0 } else { rng.below(50 * US) };
@@ -218,7 +231,7 @@ impl Plan {
                 host: rng.below(self.hosts as u64) as usize,
                 pair,
                 side,
-                qp_type,
+                qp_type: if xrc && side == 1 { XrcTgt } else { qp_type },
                 mtu,
                 window: rng.pick(&[4096, 16 << 10, 64 << 10, 1 << 20]),
                 sq: rng.pick(&[1, 3, 16, 100]),
@@ -238,7 +251,7 @@ impl Plan {
                 rnr_retry: if starves { rng.below(7) as u8 } else { 7 },
                 min_rnr_timer: rng.below(if fails_soon || late { 16 } else { 32 }) as u8,
                 rd_atomic: rng.pick(&[1, 2, 4, 16]),
-                access: 15,
+                access: 0x30f,
                 qkey: 0x1111_0000 + rng.below(100) as u32,
                 rtr_at,
                 rts_at: rtr_at + rng.below(100 * US),

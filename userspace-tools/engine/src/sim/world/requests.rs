@@ -102,7 +102,9 @@ impl World {
         }
         let from = (k * mtu).min(msg.len()) as usize;
         let to = ((k + 1) * mtu).min(msg.len()) as usize;
-        let payload = if msg.fetches() {
+        let payload = if let SendOp::AtomicWrite { data, .. } = &msg.wr.op {
+            &data[..]
+        } else if msg.fetches() {
             &[][..]
         } else {
             &msg.payload[from..to]
@@ -121,10 +123,16 @@ impl World {
                 let whole = len == rest || len < rest && len > 0 && len % mtu == 0;
                 whole.then_some((va.wrapping_add(from as u64), rkey, len))
             }
+            SendOp::Flush { va, rkey, len, .. } => Some((va, rkey, len)),
+            SendOp::AtomicWrite { va, rkey, .. } => Some((va, rkey, 8)),
             _ => None,
         };
         if reth != wanted {
             return Some(format!("RETH {reth:x?} instead of {wanted:x?}"));
+        }
+        let srq = (here.plan.qp_type == QpType::XrcIni).then_some(msg.wr.srq);
+        if pkt.xrc_srq != srq {
+            return Some(format!("XRCETH {:?} instead of {srq:?}", pkt.xrc_srq));
         }
         if let Some(text) = wrong_extras(msg, last, here.qpn(), pkt) {
             return Some(text);
@@ -133,7 +141,7 @@ impl World {
         if pkt.bth.solicited != (msg.wr.flags.solicited && may) {
             return Some("solicited bit is wrong".into());
         }
-        let reliable = here.plan.qp_type == QpType::Rc;
+        let reliable = here.plan.reliable();
         if reliable && last && !pkt.bth.ack_req || !reliable && pkt.bth.ack_req {
             return Some("acknowledge request bit is wrong".into());
         }
@@ -156,7 +164,7 @@ impl World {
         if offset > life.furthest {
             return Some(format!("leaves out PSNs from offset {} on", life.furthest));
         }
-        if here.plan.qp_type != QpType::Rc {
+        if !here.plan.reliable() {
             return (offset < life.furthest).then(|| "repeated".into());
         }
         let this = &life.msgs[msg];
@@ -255,6 +263,13 @@ fn wrong_extras(msg: &Msg, last: bool, qpn: u32, pkt: &Packet<'_>) -> Option<Str
     };
     if pkt.ieth != key {
         return Some(format!("IETH {:?} instead of {key:?}", pkt.ieth));
+    }
+    let kind = match msg.wr.op {
+        SendOp::Flush { kind, .. } => Some(kind),
+        _ => None,
+    };
+    if pkt.feth != kind {
+        return Some(format!("FETH {:?} instead of {kind:?}", pkt.feth));
     }
     let atomic = pkt
         .atomic

@@ -3,6 +3,7 @@
 //! Work requests, and what must come of them.
 
 use crate::wire::NakCode;
+use crate::LocalOp;
 use crate::QpEvent;
 use crate::SendOp;
 use crate::SendWr;
@@ -33,6 +34,10 @@ pub enum Flaw {
     Malformed,
     /// Wrong queue key (UD).
     QueueKey,
+    /// Invalidates a key of this side that does not exist.
+    LocalInvalidate,
+    /// Names a shared receive queue that does not exist (XRC).
+    NoQueue,
 }
 
 impl Flaw {
@@ -42,10 +47,10 @@ impl Flaw {
             Self::RemoteKey | Self::RemoteRange | Self::RemoteDenied | Self::BadInvalidate => {
                 WcStatus::RemAccessErr
             }
-            Self::Disabled | Self::TooLong => WcStatus::RemInvReqErr,
+            Self::Disabled | Self::TooLong | Self::NoQueue => WcStatus::RemInvReqErr,
             Self::BadReceive => WcStatus::RemOpErr,
             Self::LocalKey => WcStatus::LocProtErr,
-            Self::Malformed => WcStatus::LocQpOpErr,
+            Self::Malformed | Self::LocalInvalidate => WcStatus::LocQpOpErr,
             Self::QueueKey => WcStatus::Success,
         }
     }
@@ -62,7 +67,10 @@ impl Flaw {
 
     /// The sender finds it before anything is sent.
     pub fn local(self) -> bool {
-        matches!(self, Self::LocalKey | Self::Malformed)
+        matches!(
+            self,
+            Self::LocalKey | Self::Malformed | Self::LocalInvalidate
+        )
     }
 
     /// How the receive ends that was taken for it.
@@ -126,7 +134,7 @@ impl Msg {
     /// Bytes that its completion shows.
     pub fn byte_len(&self) -> u32 {
         match self.wr.op {
-            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => 8,
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite { .. } => 8,
             _ => self.len(),
         }
     }
@@ -135,8 +143,26 @@ impl Msg {
     pub fn fetches(&self) -> bool {
         matches!(
             self.wr.op,
-            SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }
+            SendOp::Read { .. }
+                | SendOp::CompareSwap { .. }
+                | SendOp::FetchAdd { .. }
+                | SendOp::Flush { .. }
+                | SendOp::AtomicWrite { .. }
         )
+    }
+
+    /// Nothing of it is sent.
+    pub fn is_local(&self) -> bool {
+        matches!(self.wr.op, SendOp::Local(_) | SendOp::Malformed)
+    }
+
+    /// Packets of an answer bring data into the scatter list.
+    pub fn brings(&self) -> bool {
+        self.fetches()
+            && !matches!(
+                self.wr.op,
+                SendOp::Flush { .. } | SendOp::AtomicWrite { .. }
+            )
     }
 
     /// Immediate data that the receiver sees.
@@ -164,7 +190,9 @@ impl Msg {
     pub fn target(&self) -> Option<(u64, u32)> {
         match self.wr.op {
             SendOp::Write { va, .. } | SendOp::WriteImm { va, .. } => Some((va, self.len())),
-            SendOp::CompareSwap { va, .. } | SendOp::FetchAdd { va, .. } => Some((va, 8)),
+            SendOp::CompareSwap { va, .. }
+            | SendOp::FetchAdd { va, .. }
+            | SendOp::AtomicWrite { va, .. } => Some((va, 8)),
             _ => None,
         }
     }
@@ -183,7 +211,8 @@ impl Msg {
             SendOp::Datagram { .. } => "Datagram",
             SendOp::Flush { .. } => "Flush",
             SendOp::AtomicWrite { .. } => "AtomicWrite",
-            SendOp::Local(_) => "Local",
+            SendOp::Local(LocalOp::Invalidate { .. }) => "Invalidate",
+            SendOp::Local(_) => "Register",
             SendOp::Malformed => "Malformed",
             SendOp::TooLong => "TooLong",
         }
@@ -200,6 +229,8 @@ impl Msg {
 pub struct Buf {
     /// Its scatter list.
     pub sges: Vec<Sge>,
+    /// XRC: the queue it is posted to.
+    pub queue: u32,
     /// It has completed.
     pub done: bool,
 }
