@@ -123,8 +123,7 @@ fn path(device: &Device, arg: &bindings::ferroce_modify_qp) -> Result<AhAttr> {
         flow_label: arg.flow_label,
         interface,
     };
-    let sgid_index = arg.sgid_index.try_into()?;
-    Ok(AhAttr::plain(path, arg.dgid, sgid_index))
+    Ok(AhAttr::plain(path, arg.dgid, arg.sgid_index))
 }
 
 /// The IP address that a RoCEv2 GID is: IPv4 is mapped into IPv6 (IBTA annex A17.4.5).

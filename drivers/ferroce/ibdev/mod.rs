@@ -25,7 +25,8 @@ use crate::{
             MrRange,
             QpParts,
             QpSink,
-            SrqSink, //
+            SrqSink,
+            XrcParts, //
         },
         kmem::DirectMap,
         netdev::NetDevice,
@@ -265,10 +266,10 @@ impl ib::Driver for Door {
     fn create_srq(
         pd: ArcBorrow<'_, Pd>,
         attr: &mut bindings::ib_srq_attr,
-        xrc: Option<(ArcBorrow<'_, Xrcd>, ArcBorrow<'_, Cq>)>,
+        xrc: Option<XrcParts<'_, Self>>,
         sink: SrqSink,
     ) -> Result<Arc<Srq>> {
-        let xrc = xrc.map(|(xrcd, cq)| (xrcd.id, cq.into()));
+        let xrc = xrc.map(|xrc| (xrc.xrcd.id, xrc.cq.into()));
         let srq = Srq::new(&pd, attr.max_wr, attr.max_sge, xrc, sink)?;
         attr::srq(&srq, attr);
         Ok(srq)

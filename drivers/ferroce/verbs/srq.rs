@@ -133,8 +133,7 @@ impl Srq {
             }),
             GFP_KERNEL,
         );
-        srq.map_err(Error::from)
-            .and_then(|srq| dev.srqs.fill(number, srq.clone()).map(|()| srq))
+        srq.and_then(|srq| dev.srqs.fill(number, srq.clone()).map(|()| srq))
             .inspect_err(|_| drop(dev.srqs.remove(number)))
     }
 
@@ -212,7 +211,6 @@ impl Srq {
     /// Nothing reaches the sink after this.
     pub(crate) fn destroy(&self) {
         drop(self.dev.srqs.remove(self.number));
-        let sink = self.sink.lock().take();
-        drop(sink);
+        *self.sink.lock() = None;
     }
 }

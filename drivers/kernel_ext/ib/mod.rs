@@ -188,7 +188,7 @@ pub(crate) trait Driver: Sized + 'static {
     fn create_srq(
         pd: ArcBorrow<'_, Self::Pd>,
         attr: &mut bindings::ib_srq_attr,
-        xrc: Option<(ArcBorrow<'_, Self::Xrcd>, ArcBorrow<'_, Self::Cq>)>,
+        xrc: Option<XrcParts<'_, Self>>,
         sink: SrqSink,
     ) -> Result<Arc<Self::Srq>>;
     /// SRQ number, and the ring that user space maps.
@@ -268,6 +268,14 @@ pub(crate) struct MrChange<'a, Pd> {
     pub(crate) pd: Option<ArcBorrow<'a, Pd>>,
     /// `IB_ACCESS_*`.
     pub(crate) access: Option<u32>,
+}
+
+/// What the core gives a shared receive queue for XRC.
+pub(crate) struct XrcParts<'a, D: Driver> {
+    /// The domain whose targets may take from it.
+    pub(crate) xrcd: ArcBorrow<'a, D::Xrcd>,
+    /// Where its receives complete.
+    pub(crate) cq: ArcBorrow<'a, D::Cq>,
 }
 
 /// What the core gives a new queue pair; which of it there is depends on its type.

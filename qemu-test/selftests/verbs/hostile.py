@@ -175,6 +175,8 @@ def others():
 
 
 if __name__ == "__main__":
+    if os.environ.get("FERROCE_DRIVER") == "rxe":
+        sys.exit(print("KTAP version 1\n1..0 # SKIP what rdma_rxe makes of garbage is not ours to test"))
     shell("pair_up")
     print(f"# seed {SEED} (FERROCE_SEED)")
     main()

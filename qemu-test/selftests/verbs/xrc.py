@@ -171,5 +171,7 @@ def stock():
 
 
 if __name__ == "__main__":
+    if os.environ.get("FERROCE_DRIVER") == "rxe":
+        sys.exit(print("KTAP version 1\n1..0 # SKIP rdma_rxe has no XRC"))
     shell("pair_up")
     main()

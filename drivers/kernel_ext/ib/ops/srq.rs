@@ -18,7 +18,8 @@ use crate::{
             mmap::Mapping,
             wr::RecvWrs,
             Driver,
-            SrqSink, //
+            SrqSink,
+            XrcParts, //
         },
         ring::Ring, //
     },
@@ -65,20 +66,23 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
             bindings::ib_srq_type_IB_SRQT_BASIC => None,
             bindings::ib_srq_type_IB_SRQT_XRC => {
                 let xrcd = (*ib).ext.__bindgen_anon_1.xrc.xrcd;
-                let both = XrcdSlot::<D>::maybe(xrcd).zip(CqSlot::<D>::maybe((*ib).ext.cq));
-                if both.is_none() {
+                if xrcd.is_null() || (*ib).ext.cq.is_null() {
                     return EINVAL.to_errno();
                 }
-                both
+                Some(XrcParts {
+                    xrcd: XrcdSlot::<D>::get(xrcd),
+                    cq: CqSlot::<D>::get((*ib).ext.cq),
+                })
             }
             _ => return EOPNOTSUPP.to_errno(),
         };
+        let is_xrc = xrc.is_some();
         let pd = PdSlot::<D>::get((*ib).pd);
         D::create_srq(pd, &mut (*init).attr, xrc, SrqSink(ib)).and_then(|srq| {
             let slot = SrqSlot::<D>::of(ib);
             let (srq_num, ring) = D::srq_parts(&srq);
             slot.fill(srq);
-            if xrc.is_some() {
+            if is_xrc {
                 (*ib).ext.__bindgen_anon_1.xrc.srq_num = srq_num;
             }
             if udata.is_null() {
