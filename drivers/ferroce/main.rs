@@ -34,7 +34,17 @@ module! {
             default: true,
             description: "Drop packets of another partition (P_Key), as the specification wants",
         },
+        roce_v1: bool {
+            default: false,
+            description: "Offer RoCEv1 too, by a second GID for each address",
+        },
     },
+}
+
+/// Whether RoCEv1 is spoken too. Programs that take the first GID would then speak it
+/// without meaning to, so it has to be asked for.
+pub(crate) fn roce_v1() -> bool {
+    module_parameters::roce_v1.value()
 }
 
 struct Ferroce {

@@ -14,6 +14,7 @@ pub(crate) mod net;
 pub(crate) mod netdev;
 pub(crate) mod nf;
 pub(crate) mod odp;
+pub(crate) mod packet;
 pub(crate) mod percpu;
 pub(crate) mod random;
 pub(crate) mod rcu;

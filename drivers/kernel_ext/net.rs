@@ -74,6 +74,20 @@ impl Net {
     }
 }
 
+impl Net {
+    /// The interface of that number, if there is one.
+    pub(crate) fn device_at<'g>(
+        &self,
+        ifindex: u32,
+        _guard: &'g rcu::Guard,
+    ) -> Option<&'g NetDevice> {
+        // SAFETY: the namespace is alive, and RCU is held as the guard shows.
+        let dev = unsafe { bindings::dev_get_by_index_rcu(self.as_raw(), ifindex as c_int) };
+        // SAFETY: a device that was found under RCU lives until the guard goes.
+        NonNull::new(dev).map(|dev| unsafe { NetDevice::from_raw(dev.as_ptr()) })
+    }
+}
+
 impl PartialEq for Net {
     fn eq(&self, other: &Self) -> bool {
         ptr::eq(self, other)

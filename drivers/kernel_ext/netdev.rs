@@ -84,6 +84,11 @@ impl NetDevice {
         )
     }
 
+    /// Whether it is an Ethernet interface.
+    pub(crate) fn is_ethernet(&self) -> bool {
+        u32::from(read_once!(self, type_)) == bindings::ARPHRD_ETHER
+    }
+
     /// Whether it is up and has a carrier.
     pub(crate) fn is_active(&self) -> bool {
         // SAFETY: the borrow keeps the device, of which flags are read.

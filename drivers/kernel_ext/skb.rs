@@ -120,6 +120,12 @@ impl Received<'_> {
         }
     }
 
+    /// Whether it was sent to this host, alone or as one of a group.
+    pub(crate) fn is_for_us(&self) -> bool {
+        // SAFETY: the buffer is ours.
+        u32::from(unsafe { fields(self.skb) }.pkt_type()) != bindings::PACKET_OTHERHOST
+    }
+
     /// Whether all bytes are in the linear part.
     pub(crate) fn is_linear(&self) -> bool {
         self.raw().data_len == 0
@@ -259,6 +265,51 @@ impl SkBuff {
                 bindings::ip6_local_out(net, ptr::null_mut(), skb)
             } else {
                 bindings::ip_local_out(net, ptr::null_mut(), skb)
+            }
+        };
+        match err {
+            XMIT_CN => Ok(()),
+            1.. => Err(ENOBUFS),
+            _ => to_result(err),
+        }
+    }
+}
+
+impl SkBuff {
+    /// Sends it out of an Ethernet interface as it is, behind an Ethernet header. A frame to
+    /// the interface's own address comes back from there.
+    ///
+    /// Must not be called under a lock that the receiving side takes, as [`Self::send`].
+    pub(crate) fn send_on(self, dev: &NetDevice, ethertype: u16, to: [u8; 6]) -> Result {
+        const ADDRESS: usize = 6;
+        let skb = ManuallyDrop::new(self).0;
+        let own = dev.mac().ok_or(EINVAL);
+        let (Ok(own), true) = (own, dev.is_ethernet()) else {
+            // SAFETY: the buffer is ours and goes here.
+            unsafe { bindings::kfree_skb(skb.as_ptr()) };
+            return Err(EINVAL);
+        };
+        // SAFETY: the buffer is ours, with room for a link header before its data, and is
+        // given away here; the device is there for the borrow.
+        let err = unsafe {
+            let raw = skb.as_ptr();
+            let header = bindings::skb_push(raw, 2 * ADDRESS as u32 + 2).cast::<u8>();
+            header.copy_from(to.as_ptr(), ADDRESS);
+            header.add(ADDRESS).copy_from(own.as_ptr(), ADDRESS);
+            header
+                .add(2 * ADDRESS)
+                .copy_from(ethertype.to_be_bytes().as_ptr(), 2);
+            fields(skb).mac_header = (*raw).data.offset_from((*raw).head) as u16;
+            fields(skb).protocol = ethertype.to_be();
+            (*raw)
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .dev = dev.as_raw().cast();
+            if to == own {
+                bindings::dev_forward_skb(dev.as_raw(), raw)
+            } else {
+                bindings::dev_queue_xmit(raw)
             }
         };
         match err {

@@ -122,6 +122,7 @@ fn path(device: &Device, arg: &bindings::ferroce_modify_qp) -> Result<AhAttr> {
         },
         flow_label: arg.flow_label,
         interface,
+        station: None,
     };
     Ok(AhAttr::plain(path, arg.dgid, arg.sgid_index))
 }

@@ -11,6 +11,8 @@ pub trait Crc {
 
 /// Bytes that stand for the link header.
 const LINK: usize = 8;
+/// "Next header" of a GRH in front of a BTH (section 8.3.3).
+const GRH_NEXT: u8 = 0x1b;
 /// Bytes of a UDP header.
 const UDP: usize = 8;
 /// Longest IP header: IPv4 with all options; IPv6 has 40 bytes and no extension header.
@@ -26,7 +28,8 @@ pub struct Pseudo {
 }
 
 impl Pseudo {
-    /// Masks an IPv4 or IPv6 header and a UDP header. `None` if they are not that.
+    /// Masks an IPv4 or IPv6 header and a UDP header, or a GRH (section A16.4.3 has nothing of the Ethernet header),
+    /// which is laid out as an IPv6 header, and no UDP header. `None` if they are not that.
     pub fn new(ip: &[u8], udp: &[u8]) -> Option<Self> {
         let masked: &[usize] = match (ip.first()? >> 4, ip.len()) {
             // Type of service, time to live, checksum.
@@ -35,8 +38,12 @@ impl Pseudo {
             (6, 40) => &[1, 2, 3, 7],
             _ => return None,
         };
+        let is_grh = ip.len() == 40 && ip.get(6) == Some(&GRH_NEXT);
+        if udp.len() != if is_grh { 0 } else { UDP } {
+            return None;
+        }
         let mut bytes = [0xff; LINK + IP_MAX + UDP];
-        let len = LINK + ip.len() + UDP;
+        let len = LINK + ip.len() + udp.len();
         let (head, tail) = bytes.get_mut(LINK..len)?.split_at_mut(ip.len());
         head.copy_from_slice(ip);
         for &at in masked {
@@ -45,11 +52,10 @@ impl Pseudo {
         if ip.len() == 40 && ip.first()? >> 4 == 6 {
             *head.first_mut()? |= 0x0f;
         }
-        if udp.len() != UDP {
-            return None;
-        }
         tail.copy_from_slice(udp);
-        tail.get_mut(6..)?.fill(0xff);
+        if let Some(checksum) = tail.get_mut(6..) {
+            checksum.fill(0xff);
+        }
         Some(Self { bytes, len })
     }
 

@@ -109,6 +109,10 @@ impl ib::Driver for Door {
         registry::remove(&dev);
     }
 
+    fn roce_v1() -> bool {
+        crate::roce_v1()
+    }
+
     fn query_device(dev: &Device, attr: &mut bindings::ib_device_attr) {
         attr::device(dev, attr);
     }

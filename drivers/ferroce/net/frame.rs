@@ -3,9 +3,9 @@
 //! A run of packets on its way out: one buffer with the IP and UDP headers written,
 //! to be filled in place and sent at once.
 
-use super::header::{
-    self,
-    UDP_LEN, //
+use super::{
+    header,
+    link::Link, //
 };
 use crate::engine::icrc::Pseudo;
 use crate::kernel_ext::{
@@ -14,11 +14,21 @@ use crate::kernel_ext::{
 };
 use kernel::prelude::*;
 
+/// How a frame leaves.
+pub(super) enum Way {
+    /// Through the IP stack.
+    Route(Route),
+    /// As it is, out of an interface.
+    Link(Link),
+}
+
 /// Made by [`super::Path::frame`]. Dropped unsent, it just goes.
 pub(crate) struct Frame {
     pub(super) skb: SkBuff,
-    pub(super) route: Route,
+    pub(super) way: Way,
     pub(super) ip_len: usize,
+    /// Bytes of the UDP header, which RoCEv1 has not.
+    pub(super) udp_len: usize,
     pub(super) segment_len: usize,
     pub(super) count: usize,
     /// How many segments were given out to be filled, from the first one on.
@@ -33,7 +43,7 @@ impl Frame {
             return Err(EINVAL);
         }
         self.filled += 1;
-        let (headers, payload) = self.skb.bytes().split_at_mut(self.ip_len + UDP_LEN);
+        let (headers, payload) = self.skb.bytes().split_at_mut(self.ip_len + self.udp_len);
         let body = payload
             .chunks_mut(self.segment_len)
             .nth(index)
@@ -45,7 +55,7 @@ impl Frame {
 
     /// How many packets these are, and their bytes from the IP header to the ICRC.
     pub(crate) fn volume(&self) -> (u64, u64) {
-        let headers = (self.ip_len + UDP_LEN) * (self.count - 1);
+        let headers = (self.ip_len + self.udp_len) * (self.count - 1);
         (self.count as u64, (self.skb.len() + headers) as u64)
     }
 
@@ -56,6 +66,9 @@ impl Frame {
         if self.filled != self.count {
             return Err(EINVAL);
         }
-        self.skb.send(self.route)
+        match self.way {
+            Way::Route(route) => self.skb.send(route),
+            Way::Link(link) => link.send(self.skb),
+        }
     }
 }

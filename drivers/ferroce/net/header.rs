@@ -19,6 +19,8 @@ pub(super) const UDP_LEN: usize = 8;
 /// More fragments, or an offset.
 const FRAGMENT_MASK: u16 = 0x3fff;
 const DONT_FRAGMENT: u16 = 0x4000;
+/// "Next header" of a GRH: a BTH follows (IBTA 8.3.3).
+const GRH_NEXT: u8 = 0x1b;
 
 /// The headers of a received packet, checked.
 pub(super) struct Headers<'a> {
@@ -78,6 +80,28 @@ impl<'a> Headers<'a> {
     }
 }
 
+/// A GID of RoCEv1 holds an IPv4 address as one of RoCEv2 does.
+fn gid(addr: IpAddr) -> [u8; 16] {
+    match addr {
+        IpAddr::V4(addr) => addr.to_ipv6_mapped().octets(),
+        IpAddr::V6(addr) => addr.octets(),
+    }
+}
+
+/// Takes a packet of RoCEv1 apart, behind its Ethernet header. What pads the frame is left
+/// out.
+pub(super) fn parse_grh(bytes: &[u8]) -> Option<Headers<'_>> {
+    let (ip, rest) = bytes.split_at_checked(IPV6_LEN)?;
+    if !is_v6(ip) || *ip.get(6)? != GRH_NEXT {
+        return None;
+    }
+    Some(Headers {
+        ip,
+        udp: &[],
+        payload: rest.get(..usize::from(be16(ip, 4)?))?,
+    })
+}
+
 /// The destination address of an IP header.
 pub(super) fn destination(ip: &[u8]) -> Option<IpAddr> {
     if is_v6(ip) {
@@ -90,7 +114,7 @@ pub(super) fn destination(ip: &[u8]) -> Option<IpAddr> {
 /// What the ICRC of segment `index`, with `payload` bytes, of a packet with these headers
 /// begins with: each segment is a datagram of its own on the wire.
 pub(super) fn pseudo(ip: &[u8], udp: &[u8], index: usize, payload: usize) -> Option<Pseudo> {
-    let udp_len = (UDP_LEN + payload) as u16;
+    let udp_len = (udp.len() + payload) as u16;
     let mut ip_bytes = [0; IPV4_MAX_LEN];
     let header = ip_bytes.get_mut(..ip.len())?;
     header.copy_from_slice(ip);
@@ -101,7 +125,9 @@ pub(super) fn pseudo(ip: &[u8], udp: &[u8], index: usize, payload: usize) -> Opt
         let id = be16(ip, 4).unwrap_or_default().wrapping_add(index as u16);
         put16(header, 4, id);
     }
-    let mut udp_bytes = *udp.first_chunk::<UDP_LEN>()?;
+    let Some(mut udp_bytes) = udp.first_chunk::<UDP_LEN>().copied() else {
+        return Pseudo::new(header, &[]);
+    };
     put16(&mut udp_bytes, 4, udp_len);
     Pseudo::new(header, &udp_bytes)
 }
@@ -110,6 +136,7 @@ pub(super) fn pseudo(ip: &[u8], udp: &[u8], index: usize, payload: usize) -> Opt
 pub(super) struct Template {
     bytes: [u8; IPV6_LEN + UDP_LEN],
     len: usize,
+    ip_len: usize,
     /// The pseudo-header's sum of what is constant, for the UDP checksum.
     sum: u32,
 }
@@ -148,7 +175,30 @@ impl Template {
         let len = ip_len + UDP_LEN;
         put16(&mut bytes, ip_len, flow.sport);
         put16(&mut bytes, ip_len + 2, flow.dport);
-        Self { bytes, len, sum }
+        Self {
+            bytes,
+            len,
+            ip_len,
+            sum,
+        }
+    }
+
+    /// For packets of RoCEv1: a GRH, which is laid out as an IPv6 header, and nothing behind
+    /// it (IBTA annex A16).
+    pub(super) fn grh(src: IpAddr, dst: IpAddr, tclass: u8, flow_label: u32, hops: u8) -> Self {
+        let mut bytes = [0; IPV6_LEN + UDP_LEN];
+        let first = 6 << 28 | u32::from(tclass) << 20 | (flow_label & 0xf_ffff);
+        bytes[0..4].copy_from_slice(&first.to_be_bytes());
+        bytes[6] = GRH_NEXT;
+        bytes[7] = hops;
+        bytes[8..24].copy_from_slice(&gid(src));
+        bytes[24..40].copy_from_slice(&gid(dst));
+        Self {
+            bytes,
+            len: IPV6_LEN,
+            ip_len: IPV6_LEN,
+            sum: 0,
+        }
     }
 
     /// Whether `ip` is the header of a packet that goes the other way.
@@ -158,6 +208,7 @@ impl Template {
             false => (12..16, 16..20),
         };
         is_v6(ip) == is_v6(&self.bytes)
+            && (!is_v6(ip) || ip.get(6) == self.bytes.get(6))
             && ip.get(src.clone()) == self.bytes.get(dst.clone())
             && ip.get(dst) == self.bytes.get(src)
     }
@@ -169,7 +220,7 @@ impl Template {
 
     /// Bytes of the IP header.
     pub(super) fn ip_len(&self) -> usize {
-        self.len - UDP_LEN
+        self.ip_len
     }
 
     /// Writes the headers of a packet with `payload` bytes. `checksum`: whether the
@@ -181,12 +232,15 @@ impl Template {
         };
         headers.copy_from_slice(&self.bytes[..self.len]);
         let (ip, udp) = headers.split_at_mut(self.ip_len());
-        let udp_len = (UDP_LEN + payload) as u16;
+        let udp_len = (udp.len() + payload) as u16;
         if is_v6(ip) {
             put16(ip, 4, udp_len);
         } else {
             put16(ip, 2, ip.len() as u16 + udp_len);
             put16(ip, 4, id);
+        }
+        if udp.is_empty() {
+            return;
         }
         put16(udp, 4, udp_len);
         if checksum {

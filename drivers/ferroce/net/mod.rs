@@ -6,11 +6,13 @@
 //! - [`port`]: UDP port 4791 of a namespace while a device is in it.
 //! - [`datagram`]: what arrived.
 //! - [`path`]: where a queue pair sends, [`frame`]: what it sends.
+//! - [`link`]: RoCEv1, which is not over UDP.
 //! - [`header`]: the IP and UDP bytes of both directions.
 
 pub(crate) mod datagram;
 pub(crate) mod frame;
 mod header;
+mod link;
 pub(crate) mod path;
 mod port;
 pub(crate) mod stack;

@@ -3,8 +3,12 @@
 //! Where a queue pair sends: addresses, ports, and the route to there.
 
 use super::{
-    frame::Frame,
+    frame::{
+        Frame,
+        Way, //
+    },
     header::Template,
+    link::Link,
     ROCE_PORT, //
 };
 use crate::{
@@ -53,6 +57,8 @@ pub(crate) struct PathConfig {
     pub(crate) flow_label: u32,
     /// The interface that has our address, if that is known.
     pub(crate) interface: Option<u32>,
+    /// The Ethernet address to send to, with RoCEv1.
+    pub(crate) station: Option<[u8; 6]>,
 }
 
 /// A way to a peer. May be used from any context and from several CPUs.
@@ -65,6 +71,8 @@ pub(crate) struct Path {
     batch: AtomicUsize,
     /// IPv4 ID of the next datagram.
     id: AtomicU16,
+    /// Where packets of RoCEv1 go, which know of no routes.
+    link: Option<Link>,
 }
 
 /// The largest buffer: with headroom and the stack's record it still fits 64 KiB,
@@ -85,15 +93,31 @@ impl Path {
             tclass: config.tclass,
             flow_label: config.flow_label,
         };
+        let template = match config.station {
+            None => Template::new(&flow, config.hop_limit),
+            Some(_) => Template::grh(
+                config.src,
+                config.dst,
+                config.tclass,
+                config.flow_label,
+                config.hop_limit,
+            ),
+        };
+        let link = config.station.map(|station| Link {
+            net: net.clone(),
+            ifindex,
+            station,
+        });
         let this = Self {
             net,
-            template: Template::new(&flow, config.hop_limit),
+            template,
+            link,
             flow,
             routes: RouteCache::new(),
             batch: AtomicUsize::new(0),
             id: AtomicU16::new(0),
         };
-        this.route(&rcu::read_lock())?;
+        this.way(&rcu::read_lock())?;
         Ok(this)
     }
 
@@ -106,6 +130,17 @@ impl Path {
         let route = self.routes.refresh(net, &self.flow)?;
         self.batch.store(batch(&route, guard), Ordering::Relaxed);
         Ok(route)
+    }
+
+    /// How packets leave now, and the room to leave before the IP header or GRH.
+    fn way(&self, guard: &rcu::Guard) -> Result<(Way, usize)> {
+        if let Some(link) = &self.link {
+            let room = link.headroom(guard)?;
+            return Ok((Way::Link(link.clone()), room));
+        }
+        let route = self.route(guard)?;
+        let room = route.headroom(guard);
+        Ok((Way::Route(route), room))
     }
 
     /// Whether `ip` is the header of a packet from this path's peer to its source address.
@@ -136,8 +171,8 @@ impl Path {
             return Err(EMSGSIZE);
         }
         let guard = rcu::read_lock();
-        let route = self.route(&guard)?;
-        let skb = SkBuff::new(route.headroom(&guard), len);
+        let (way, room) = self.way(&guard)?;
+        let skb = SkBuff::new(room, len);
         let mut skb = skb.inspect_err(|_| self.batch.store(len / 2, Ordering::Relaxed))?;
         let id = self.id.fetch_add(count as u16, Ordering::Relaxed);
         self.template.write(skb.bytes(), id, payload, count > 1);
@@ -147,8 +182,9 @@ impl Path {
         }
         Ok(Frame {
             skb,
-            route,
+            way,
             ip_len: self.template.ip_len(),
+            udp_len: self.template.len() - self.template.ip_len(),
             segment_len,
             count,
             filled: 0,

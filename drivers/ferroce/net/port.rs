@@ -12,6 +12,10 @@ use super::{
         self,
         Headers, //
     },
+    link::{
+        Frames,
+        ETHERTYPE, //
+    },
     ROCE_PORT,
 };
 use crate::kernel_ext::{
@@ -21,6 +25,7 @@ use crate::kernel_ext::{
         NetDevice, //
     },
     nf::LocalIn,
+    packet::PacketType,
     rcu::{
         synchronize_expedited as synchronize,
         RcuTable, //
@@ -66,7 +71,11 @@ pub(super) struct Table<E: Endpoint> {
 impl<E: Endpoint> Table<E> {
     /// The device on `dev` or on an interface below: the core gives a device the addresses
     /// of the VLANs, bonds and bridges above its interface too.
-    fn on<'g>(&self, dev: &NetDevice, guard: &'g rcu::Guard) -> Option<ArcBorrow<'g, E>> {
+    pub(super) fn on<'g>(
+        &self,
+        dev: &NetDevice,
+        guard: &'g rcu::Guard,
+    ) -> Option<ArcBorrow<'g, E>> {
         let find = |dev: &NetDevice| self.by_ifindex.get(dev.ifindex(), guard);
         find(dev).or_else(|| dev.find_lower(guard, find))
     }
@@ -138,6 +147,7 @@ struct Open<E: Endpoint> {
     _hook: LocalIn<Table<E>>,
     _v4: udp::Port<Table<E>>,
     _v6: Option<udp::Port<Table<E>>>,
+    _frames: Option<PacketType<Frames<E>>>,
 }
 
 struct State<E: Endpoint> {
@@ -239,10 +249,18 @@ impl<E: Endpoint> Port<E> {
                 return Err(err);
             }
         };
+        let frames = match crate::roce_v1() {
+            true => {
+                let handler = Arc::new(Frames(self.table.clone()), GFP_KERNEL)?;
+                Some(PacketType::register(ETHERTYPE, self.net.clone(), handler)?)
+            }
+            false => None,
+        };
         Ok(Open {
             _hook: LocalIn::register(self.net.clone(), self.table.clone())?,
             _v4: v4,
             _v6: v6,
+            _frames: frames,
         })
     }
 }

@@ -109,6 +109,7 @@ impl Ah {
             hop_limit: attr.hop_limit,
             flow_label: attr.flow_label,
             interface: attr.interface,
+            station: attr.station,
         };
         let path = Arc::new(dev.path(&config)?, GFP_ATOMIC)?;
         way.path = Some(path.clone());

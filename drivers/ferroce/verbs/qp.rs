@@ -318,6 +318,7 @@ impl Qp {
                     hop_limit: attr.hop_limit,
                     flow_label: attr.flow_label,
                     interface: attr.interface,
+                    station: attr.station,
                 };
                 Some(Arc::new(self.dev.path(&config)?, GFP_KERNEL)?)
             }

@@ -29,6 +29,8 @@ pub(crate) struct PathAttr {
     /// The interface that has our address, if the core knows: it may be one above the
     /// device's own, such as a VLAN.
     pub(crate) interface: Option<u32>,
+    /// The Ethernet address to send to, if the source GID is one of RoCEv1.
+    pub(crate) station: Option<[u8; 6]>,
 }
 
 /// The interface of an entry of the GID table.
@@ -61,9 +63,12 @@ impl PathAttr {
             return Err(EINVAL);
         }
         // SAFETY: the core holds the GID entry for as long as the handle's user does.
-        let (sgid, interface) = unsafe {
+        // The core has looked up the Ethernet address.
+        let (sgid, interface, station) = unsafe {
             let entry = ah.grh.sgid_attr;
-            (&(*entry).gid, interface(entry))
+            let v1 = (*entry).gid_type == bindings::ib_gid_type_IB_GID_TYPE_ROCE;
+            let station = v1.then_some(ah.__bindgen_anon_1.roce.dmac);
+            (&(*entry).gid, interface(entry), station)
         };
         Ok(Self {
             src: address(sgid),
@@ -76,6 +81,7 @@ impl PathAttr {
             },
             flow_label: ah.grh.flow_label,
             interface,
+            station,
         })
     }
 }

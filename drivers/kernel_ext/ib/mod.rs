@@ -74,6 +74,8 @@ pub(crate) trait Driver: Sized + 'static {
     /// The device is about to go: no packet may reach it after this.
     fn remove(dev: ArcBorrow<'_, Self::Device>);
 
+    /// Whether ports speak RoCEv1 besides RoCEv2.
+    fn roce_v1() -> bool;
     /// Fills in capabilities.
     fn query_device(dev: &Self::Device, attr: &mut bindings::ib_device_attr);
     /// Fills in what does not come from the netdev.

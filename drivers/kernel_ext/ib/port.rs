@@ -96,7 +96,8 @@ impl Held {
         Some(interface)
     }
 
-    /// The GID at `index` of the table and its interface. `ENOENT` if there is none.
+    /// The RoCEv2 GID at `index` of the table and its interface. `ENOENT` if there is none,
+    /// `EOPNOTSUPP` if it is one of RoCEv1.
     pub(crate) fn gid(&self, index: u8) -> Result<([u8; 16], Option<u32>)> {
         // SAFETY: the device is alive; an entry that was found is ours until `put`, and any
         // bytes make a valid array.
@@ -104,8 +105,9 @@ impl Held {
             let attr = bindings::rdma_get_gid_attr(self.as_ptr(), 1, index.into());
             let attr = kernel::error::from_err_ptr(attr.cast_mut()).map_err(|_| ENOENT)?;
             let found = ((*attr).gid.raw, super::gid::interface(attr));
+            let v2 = (*attr).gid_type == bindings::ib_gid_type_IB_GID_TYPE_ROCE_UDP_ENCAP;
             bindings::rdma_put_gid_attr(attr);
-            Ok(found)
+            v2.then_some(found).ok_or(EOPNOTSUPP)
         }
     }
 

@@ -47,6 +47,22 @@ fn ipv6() {
     assert_eq!(icrc_of(&packet, 40).to_vec(), hex("e929da5f"));
 }
 
+/// Computed by zlib over the bytes that section 7.8.1 names.
+#[test]
+fn grh_of_roce_v1() {
+    let grh =
+        hex("6481234500181b4000000000000000000000ffff0a00000100000000000000000000ffff0a000002");
+    let body = hex("0440ffff0000001200fffffe524f4345524f4345");
+    let pseudo = Pseudo::new(&grh, &[]).expect("a GRH");
+    let sum = icrc(&TableCrc, &pseudo, &body).expect("a BTH");
+    assert_eq!(sum.to_vec(), hex("4994b8e8"));
+    // With a UDP header behind it, it is no GRH; without one, it is nothing else.
+    assert!(Pseudo::new(&grh, &[0; 8]).is_none());
+    let mut ip = grh;
+    ip[6] = 17;
+    assert!(Pseudo::new(&ip, &[]).is_none());
+}
+
 #[test]
 fn what_routers_change_is_not_covered() {
     let packet = hex(

@@ -87,7 +87,7 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         query_port: Some(query_port::<D>),
         query_pkey: Some(query_pkey),
         query_gid: Some(query_gid::<D>),
-        get_port_immutable: Some(get_port_immutable),
+        get_port_immutable: Some(get_port_immutable::<D>),
         get_link_layer: Some(get_link_layer),
         alloc_hw_port_stats: Some(stats::alloc_port::<D>),
         get_hw_stats: Some(stats::get::<D>),

@@ -80,7 +80,7 @@ pub(super) unsafe extern "C" fn query_gid<D: Driver>(
     0
 }
 
-pub(super) unsafe extern "C" fn get_port_immutable(
+pub(super) unsafe extern "C" fn get_port_immutable<D: Driver>(
     ib: *mut bindings::ib_device,
     port: u32,
     immutable: *mut bindings::ib_port_immutable,
@@ -97,6 +97,9 @@ pub(super) unsafe extern "C" fn get_port_immutable(
             | bindings::RDMA_CORE_CAP_IB_CM
             | bindings::RDMA_CORE_CAP_AF_IB
             | bindings::RDMA_CORE_CAP_ETH_AH;
+        if D::roce_v1() {
+            (*immutable).core_cap_flags |= bindings::RDMA_CORE_CAP_PROT_ROCE;
+        }
         (*immutable).max_mad_size = size_of::<bindings::ib_mad>() as u32;
         (*immutable).pkey_tbl_len = attr.pkey_tbl_len.into();
         (*immutable).gid_tbl_len = attr.gid_tbl_len;
