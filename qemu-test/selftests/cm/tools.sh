@@ -62,15 +62,6 @@ in_a() {
 	return 1
 }
 
-# Below PID, a program (or a thread of it) sleeps in the connection manager, or until
-# someone knocks.
-waits_for_peers() {
-	local below=$1 next
-	while next=$(pgrep -P "$below" | head -n 1) && [ -n "$next" ]; do below=$next; done
-	! grep -qw timeout "/proc/$below/comm" 2>/dev/null &&
-		cat "/proc/$below/task/"*/wchan 2>/dev/null | grep -qE 'ucma|accept|poll_schedule|unix_stream'
-}
-
 served() { wait "$server" || { echo "server failed with $?:"; cat server.log; return 1; }; }
 
 clean() { not grep -iE 'invalid|mismatch|data (error|corrupt)|failed|verify' client.log server.log; }

@@ -174,3 +174,12 @@ needs() {
 		grep -qw "$feature" $FEATURES || skip "the device has no $feature: $(cat $FEATURES)"
 	done
 }
+
+# Below PID, a program (or a thread of it) sleeps in the connection manager, or until
+# someone knocks.
+waits_for_peers() {
+	local below=$1 next
+	while next=$(pgrep -P "$below" | head -n 1) && [ -n "$next" ]; do below=$next; done
+	! grep -qw timeout "/proc/$below/comm" 2>/dev/null &&
+		cat "/proc/$below/task/"*/wchan 2>/dev/null | grep -qE 'ucma|accept|poll_schedule|unix_stream'
+}
