@@ -110,7 +110,7 @@ def move(kind, family):
 def other(script, *patterns):
     """Another selftest, as a source of packets; it must pass."""
     result = subprocess.run(
-        [SELFTESTS / script, *patterns], check=False, capture_output=True, text=True, timeout=140
+        [SELFTESTS / script, *patterns], check=False, capture_output=True, text=True, timeout=280
     )
     eq(result.returncode, 0, f"status of {script}: {result.stdout[-600:]}")
 
@@ -189,7 +189,7 @@ def cm():
     has(capture.opcodes(), {UD_SEND})
 
 
-@case("FLUSH and ATOMIC WRITE")
+@case("FLUSH and ATOMIC WRITE", limit=300)
 def flush():
     shell("pair_down; ip link del v0 2>/dev/null || true")
     # a device that talks to itself

@@ -5,8 +5,7 @@
 
 Each test runs in a process of its own within a time limit and becomes one KTAP
 line. `rxe-baseline.txt` holds what each test does on rdma_rxe: what passes there may
-neither fail nor be skipped here, unless `pending.txt` says what the driver still
-lacks. The baseline is made anew by
+neither fail nor be skipped here. The baseline is made anew by
 
     qemu-test/guest --topology single --modules none -- \\
         env FERROCE_DRIVER=rxe qemu-test/selftests/pyverbs/suite.py --list
@@ -52,35 +51,20 @@ def device_up():
         within 20 gid_index f0 fd00::1 >/dev/null""")
 
 
-def table(name):
-    """The lines of a table beside this file: first word, second word, the rest."""
-    for line in (HERE / name).read_text().splitlines():
-        if line and not line.startswith("#"):
-            first, second, *rest = line.split(maxsplit=2)
-            yield first, second, rest[0] if rest else ""
+def read_baseline():
+    """What each test does on rdma_rxe: its name to pass, fail or skip."""
+    lines = (HERE / "rxe-baseline.txt").read_text().splitlines()
+    words = [line.split(maxsplit=2) for line in lines if not line.startswith("#")]
+    return {name: verdict for verdict, name, *_ in words}
 
 
-class Judge:
-    """Turns what a test did into its verdict, seen beside what it does on rdma_rxe."""
-
-    def __init__(self):
-        self.rxe = {name: verdict for verdict, name, _ in table("rxe-baseline.txt")}
-        self.pending = [(name, f"{why} {more}") for name, why, more in table("pending.txt")]
-
-    def verdict(self, name, verdict, why):
-        """The verdict and the reason that are told."""
-        expected = self.rxe.get(name, "skip")
-        if verdict == "pass" or (verdict == "skip" and expected != "pass"):
-            return verdict, why
-        if DRIVER == "rxe" and verdict == "fail" and expected == "fail":
-            return "skip", f"fails on rdma_rxe: {why}"
-        if DRIVER != "rxe":
-            for pattern, what in self.pending:
-                if re.search(pattern, name):
-                    return "skip", f"needs {what.strip()}: {why}"
-        if verdict == "skip":
-            return "fail", f"passes on rdma_rxe, skipped here: {why}"
-        return verdict, why
+def judge(on_rxe, verdict, why):
+    """The verdict that is told and its reason, seen beside the one on rdma_rxe."""
+    if verdict == "skip" and on_rxe == "pass":
+        return "fail", f"passes on rdma_rxe, skipped here: {why}"
+    if verdict == "fail" and on_rxe == "fail" and DRIVER == "rxe":
+        return "skip", f"fails on rdma_rxe: {why}"
+    return verdict, why
 
 
 def say(number, name, verdict, why, output):
@@ -94,14 +78,14 @@ def say(number, name, verdict, why, output):
 
 def run_all(names, suite, as_list):
     """Runs the tests in their order; true when none failed."""
-    judge = Judge()
+    baseline = read_baseline()
     good = True
     for number, name in enumerate(names, 1):
         verdict, why, output = suite.run(name)
         if as_list:
             print(verdict, name, why, flush=True)
             continue
-        verdict, why = judge.verdict(name, verdict, why)
+        verdict, why = judge(baseline.get(name), verdict, why)
         say(number, name, verdict, why, output)
         good &= verdict != "fail"
     return good
