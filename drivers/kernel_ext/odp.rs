@@ -428,7 +428,7 @@ impl Odp {
 
 /// Entry for a page frame; `None` if there is no page.
 fn address(pfn: usize) -> Option<usize> {
-    let has = |flag: bindings::hmm_pfn_flags| pfn & flag as usize != 0;
+    let has = |flag: bindings::hmm_pfn_flags| pfn & flag != 0;
     if !has(bindings::hmm_pfn_flags_HMM_PFN_VALID) || has(bindings::hmm_pfn_flags_HMM_PFN_ERROR) {
         return None;
     }
