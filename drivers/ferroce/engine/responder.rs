@@ -208,8 +208,12 @@ impl<S: Store> Qp<S> {
             return;
         }
         self.forget_answers();
-        self.close(remote_error(error), env);
-        self.resp.nak = self.resp.nak.map(|(syndrome, _)| (syndrome, psn));
+        let code = remote_error(error);
+        // A later request may have been refused already: then only the NAK is another one.
+        if !self.resp.closing {
+            self.close(code, env);
+        }
+        self.resp.nak = Some((Syndrome::Nak(code), psn));
     }
 
     /// The next run of answers: READ data in the order of PSNs, then the NAK or ACK that covers all before.

@@ -12,6 +12,7 @@ use ferroce_engine::wire::Reth;
 use ferroce_engine::wire::Syndrome;
 use ferroce_engine::Packet;
 use ferroce_engine::Psn;
+use ferroce_engine::QpEvent;
 use ferroce_engine::QpState;
 use ferroce_engine::SendOp;
 use ferroce_engine::WcStatus;
@@ -146,4 +147,32 @@ fn r6_one_message_asks_after_an_rnr_delay() {
     pair.run_for(600_000);
     let later = pair.sent.iter().filter(|sent| sent.from == 0).count();
     assert_eq!((first, later), (1 + 5, 1 + 6));
+}
+
+/// Memory that goes away fails the answer to one READ and the request for the next, and the connection once.
+#[test]
+fn an_answer_that_fails_behind_a_refusal_is_one_event() {
+    let mut pair = Pair::new(&Setup::default());
+    let key = 0x77;
+    pair.ends[1].env.mem.register(key, Endpoint::VA, 4096);
+    let first = Psn::new(pair.ends[1].qp.query().rq_psn);
+    let reth = Reth {
+        va: Endpoint::VA,
+        rkey: key,
+        len: 8,
+    };
+    let ask = |pair: &mut Pair, ahead| {
+        let psn = first.plus(ahead).get();
+        pair.hand(
+            1,
+            &craft(Operation::ReadRequest, 17, psn, &[&reth.encode()]),
+        );
+    };
+    ask(&mut pair, 0);
+    pair.ends[1].env.mem.revoke(key);
+    ask(&mut pair, 1);
+    pair.transmit(1);
+    assert_eq!(pair.ends[1].env.events, [QpEvent::AccessError]);
+    let sent: Vec<_> = pair.sent.iter().map(|sent| (sent.op, sent.psn)).collect();
+    assert_eq!(sent, [(Operation::Ack, first)]);
 }
