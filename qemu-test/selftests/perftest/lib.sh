@@ -8,13 +8,18 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # shellcheck source=qemu-test/selftests/lib/driver.sh
 . "$here/../lib/driver.sh"
 
-before_all() { pair_up; }
+before_all() { pair_up; note_features fa; }
 after_all() { pair_down; }
 
 # run v4|v6 TOOL ARGS…: TOOL must succeed on both sides and report ROWS rows (one
 # unless given) of positive figures.
 run() {
 	between "$@" >client.out
+	report
+}
+
+# report: the same of what is in client.out and server.log.
+report() {
 	cat client.out
 	awk -v want="${ROWS:-1}" '
 		/#bytes/ { table = 1; next }
@@ -35,4 +40,15 @@ rows() {
 	ROWS=$1
 	shift
 	run "$@"
+}
+
+# pingpong v4|v6 TOOL ARGS…: a ping-pong of rdma-core, which compares what arrives with
+# what was sent.
+pingpong() {
+	local family=$1 tool=$2
+	shift 2
+	between "$family" "$tool" -c "$@" >client.out
+	cat client.out
+	grep -q 'bytes in .* seconds' client.out
+	not grep -i 'invalid data' client.out server.log
 }
