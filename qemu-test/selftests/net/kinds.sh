@@ -93,6 +93,7 @@ test_an_address_of_a_VLAN_above_the_device() {
 
 # The GID index of fe80:: on a VLAN's interface.
 vlan_gid() {
+	# shellcheck disable=SC2016 # the inner shell expands it
 	ip netns exec "$1" bash -c 'cd "/sys/class/infiniband/$1/ports/1" && for i in {0..31}; do
 		[ "$(cat gid_attrs/ndevs/$i 2>/dev/null)" = "$2" ] || continue
 		[ "$(cat gid_attrs/types/$i 2>/dev/null)" = "RoCE v2" ] || continue
@@ -172,9 +173,9 @@ bridge_up() {
 	ip -n a addr add 10.0.0.1/24 dev br0
 	ip -n a addr add 10.7.0.1/24 dev br0
 }
+macvlan_up() { ip -n "$1" link add mv0 link "v$1" up type macvlan mode bridge; ip -n "$1" addr add "10.8.0.$(number "$1")/24" dev mv0; }
 test_R39_a_macvlan() {
 	fresh
-	macvlan_up() { ip -n "$1" link add mv0 link "v$1" up type macvlan mode bridge; ip -n "$1" addr add "10.8.0.$(number "$1")/24" dev mv0; }
 	each macvlan_up
 	rdma_on b kb mv0 10.8.0.2
 	rdma_on a ka mv0 10.8.0.1
@@ -183,9 +184,9 @@ test_R39_a_macvlan() {
 	ends b mv0 kb
 }
 
+ipvlan_up() { ip -n "$1" link add iv0 link "v$1" up type ipvlan mode l2; ip -n "$1" addr add "10.9.0.$(number "$1")/24" dev iv0; }
 test_R35_R39_ipvlans_share_an_address_but_not_a_GUID() {
 	fresh
-	ipvlan_up() { ip -n "$1" link add iv0 link "v$1" up type ipvlan mode l2; ip -n "$1" addr add "10.9.0.$(number "$1")/24" dev iv0; }
 	each ipvlan_up
 	rdma_on b kb iv0 10.9.0.2
 	rdma_on a ka iv0 10.9.0.1
