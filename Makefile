@@ -15,7 +15,7 @@ help: ## show this text
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 	@echo
 	@echo "  KDIR=DIR          build the modules against your own prepared kernel tree"
-	@echo "  SUITE=NAME        one suite of make check: unit sim mutants lint verbs pyverbs perftest ulp interop kselftest"
+	@echo "  SUITE=NAME        one suite of make check, see qemu-test/check --help"
 	@echo "  KIND=NAME         one kernel of make check-debug: uml-kasan lockdep"
 	@echo "  TEST=SCRIPT       what make quick runs (verbs/rc-data.py)"
 	@echo "  FERROCE_CACHE=DIR where root, kernel and crates are kept (~/.cache/ferroce)"
