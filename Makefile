@@ -16,8 +16,10 @@ help: ## show this text
 	@echo
 	@echo "  KDIR=DIR          build the modules against your own prepared kernel tree"
 	@echo "  SUITE=NAME        one suite of make check, see qemu-test/check --help"
+	@echo "  SEED=N PCAP=FILE  what make sim runs, and where its packets go"
 	@echo "  KIND=NAME         one kernel of make check-debug: uml-kasan lockdep"
 	@echo "  TEST=SCRIPT       what make quick runs (verbs/rc-data.py)"
+	@echo "  FERROCE_MIRROR=URL Debian mirror to use instead of the default one"
 	@echo "  FERROCE_CACHE=DIR where root, kernel and crates are kept (~/.cache/ferroce)"
 	@echo "  KERNEL_VERSION=V  kernel to take instead of the newest of the series"
 

@@ -44,18 +44,18 @@ suites:
   unit       the engine and the user tools, on this host
   sim        the engine in thousands of simulated runs, on this host
   mutants    whether unit and sim notice bugs planted in the engine
-  kselftest  the module and /dev/ferroce, in a guest
-  verbs      stock rdma-core on the device: data, errors, events, teardown
-  net        counters, multicast, kinds of interfaces, what happens to them
+  kselftest  the module as such, and the kernel's own RDMA selftests
+  verbs      stock rdma-core on the device: data, errors, events, teardown; /dev/ferroce
+  net        counters, multicast, paths, RoCEv1, kinds of interfaces
   pyverbs    rdma-core's own Python tests
-  cm         the programs of rdmacm-utils, and the ping-pongs
+  cm         the connection manager: events, private data, rdmacm-utils
   perftest   the tools of perftest and the ping-pongs
-  ulp        users in the kernel: RDMA-CM, NVMe over fabrics, SRP
-  interop    ferroce and rdma_rxe in two guests
+  ulp        users in the kernel: RDMA-CM, NVMe over fabrics, SRP; PMA
+  interop    ferroce and rdma_rxe in two guests; tshark reads our packets
 
 Results are also in build/results: results.json, junit.xml, and the logs of each
 guest, with another kernel than the stock one in a directory named after it.
-FERROCE_DRIVER=rxe runs verbs, pyverbs and perftest on rdma_rxe instead.
+FERROCE_DRIVER=rxe runs the suites of one guest on rdma_rxe instead.
 """
 
 

@@ -79,11 +79,6 @@ impl Transmit {
         self.psn
     }
 
-    /// An ACK or NAK without data.
-    pub fn is_ack(&self) -> bool {
-        matches!(self.source, Source::Ack(_))
-    }
-
     /// The address handle of a UD work request; `None` means the connection's path.
     pub fn ah(&self) -> Option<u64> {
         self.ah

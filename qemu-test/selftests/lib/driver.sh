@@ -56,8 +56,6 @@ wire_up() {
 	done
 }
 
-wire_down() { ip -n a link del va; }
-
 device_exists() { rdma link show "$1/1" >/dev/null 2>&1; }
 device_gone() { ! device_exists "$1"; }
 
