@@ -120,7 +120,7 @@ impl Drop for Umem {
 ///
 /// The fields are dropped in this order: the work uses all others, the notifier of the umem
 /// uses the state.
-#[pin_data]
+#[pin_data(PinnedDrop)]
 pub(crate) struct Odp {
     #[pin]
     work: BhWork<Odp>,
@@ -352,19 +352,24 @@ impl Odp {
         if done < 0 {
             return Err(Error::from_errno(done));
         }
+        let mut all = true;
         let mut state = self.state.lock();
         for page in pages {
             // SAFETY: the list has an entry for each page of the region, and nobody else
             // writes to it while we hold `fetching`.
             let pfn = unsafe { *(*umem).map.pfn_list.add(page) };
-            if let Some(entry) = state.pages.get_mut(page) {
-                *entry = address(pfn).unwrap_or(*entry);
+            match (state.pages.get_mut(page), address(pfn)) {
+                (Some(entry), Some(address)) => *entry = address,
+                _ => all = false,
             }
         }
         drop(state);
         // SAFETY: the mutex is held, see above.
         unsafe { bindings::mutex_unlock(&mut (*umem).umem_mutex) };
-        Ok(())
+        match all || !fault {
+            true => Ok(()),
+            false => Err(EFAULT),
+        }
     }
 
     /// The pages between two addresses of the process are about to change: forgets them.
@@ -426,7 +431,30 @@ impl Odp {
     }
 }
 
-/// Entry for a page frame; `None` if there is no page.
+/// What peers wrote must outlive the region: the pages that are still there are dirty.
+#[pinned_drop]
+impl PinnedDrop for Odp {
+    fn drop(self: Pin<&mut Self>) {
+        self.work.cancel();
+        let umem = self.umem.0;
+        // SAFETY: the object lives until the fields are dropped; the mutex keeps the notifier
+        // from giving the pages away meanwhile.
+        unsafe {
+            bindings::mutex_lock(&mut (*umem).umem_mutex);
+            self.forget(self.first, usize::MAX);
+            bindings::mutex_unlock(&mut (*umem).umem_mutex);
+        }
+    }
+}
+
+/// Whether the kernel may touch a page at its address: secret memory (`memfd_secret`) has none.
+fn is_mapped(address: *const c_void) -> bool {
+    let mut byte = 0u8;
+    // SAFETY: it reads a byte into our variable, and survives an address that is not mapped.
+    unsafe { bindings::copy_from_kernel_nofault((&raw mut byte).cast(), address, 1) == 0 }
+}
+
+/// Entry for a page frame; `None` if there is no page, or none that we may touch.
 fn address(pfn: usize) -> Option<usize> {
     let has = |flag: bindings::hmm_pfn_flags| pfn & flag != 0;
     if !has(bindings::hmm_pfn_flags_HMM_PFN_VALID) || has(bindings::hmm_pfn_flags_HMM_PFN_ERROR) {
@@ -434,6 +462,9 @@ fn address(pfn: usize) -> Option<usize> {
     }
     // SAFETY: arithmetic on a valid page frame (64-bit kernels map all memory).
     let address = unsafe { bindings::lowmem_page_address(bindings::hmm_pfn_to_page(pfn)) };
+    if !is_mapped(address) {
+        return None;
+    }
     let writable = has(bindings::hmm_pfn_flags_HMM_PFN_WRITE);
     Some(address as usize | if writable { WRITABLE } else { 0 })
 }

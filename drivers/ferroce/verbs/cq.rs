@@ -118,7 +118,10 @@ impl Cq {
         let count = state.ring.distance(first, state.producer);
         ring.take_over(&state.ring, first, count)?;
         state.producer = count;
-        state.ring = ring;
+        let old = core::mem::replace(&mut state.ring, ring);
+        drop(state);
+        // Perhaps the last reference: its memory cannot be freed with interrupts off.
+        drop(old);
         Ok(())
     }
 

@@ -110,8 +110,9 @@ impl Env<'_> {
             engine.receive_posted();
             self.side.looks = 0;
         }
-        let rounds = self.qp.sq.capacity() + self.qp.rq.capacity();
-        for _ in 0..rounds {
+        // A round is for 64 of each queue. Who goes on filling a ring waits for the next look.
+        let longest = self.qp.sq.capacity().max(self.qp.rq.capacity());
+        for _ in 0..longest.div_ceil(64) + 2 {
             if !engine.needs_flush() {
                 break;
             }

@@ -211,6 +211,7 @@ impl Device {
     pub(super) fn receive_group(
         &self,
         mgid: &Mgid,
+        vlan: Option<u16>,
         now: Instant,
         packet: &Packet<'_>,
         rcu: &rcu::Guard,
@@ -221,7 +222,10 @@ impl Device {
             return;
         };
         for qp in group.members().filter_map(|qpn| self.qps.get(qpn, rcu)) {
-            qp.with_engine(rcu, |engine, env| engine.handle_packet(now, packet, env));
+            qp.with_engine(rcu, |engine, env| {
+                env.side.vlan = vlan;
+                engine.handle_packet(now, packet, env);
+            });
             qp.finish(rcu);
         }
     }

@@ -95,7 +95,9 @@ impl Endpoint for Device {
             let qpn = first.bth.dest_qpn;
             if group.is_some() || qpn == GROUP_QPN {
                 match &group {
-                    Some(mgid) if qpn == GROUP_QPN => self.receive_group(mgid, now, &first, &rcu),
+                    Some(mgid) if qpn == GROUP_QPN => {
+                        self.receive_group(mgid, datagram.vlan, now, &first, &rcu);
+                    }
                     _ => self.counters.add(Counter::WrongAddress, 1),
                 }
                 continue;

@@ -174,14 +174,17 @@ impl Srq {
         if count > capacity || armed > capacity {
             return Err(EINVAL);
         }
+        let mut old = None;
         if let Some(ring) = ring {
             ring.take_over(&state.ring, state.next, count)?;
             state.next = 0;
-            state.ring = ring;
+            old = Some(core::mem::replace(&mut state.ring, ring));
         }
         state.limit = armed;
         let due = state.take_limit();
         drop(state);
+        // Perhaps the last reference: its memory cannot be freed with interrupts off.
+        drop(old);
         if due {
             self.tell();
         }
