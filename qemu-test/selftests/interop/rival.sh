@@ -5,13 +5,13 @@
 # guests at once; a barrier keeps them in step.
 
 here=$(cd "$(dirname "$0")" && pwd -P)
-CASE_TIMEOUT=100
+CASE_TIMEOUT=150
 # shellcheck source=qemu-test/selftests/lib/ktap.sh
 . "$here/../lib/ktap.sh"
 # shellcheck source=qemu-test/selftests/lib/driver.sh
 . "$here/../lib/driver.sh"
 
-LIMIT=50
+LIMIT=110
 other=$((1 - FERROCE_NODE))
 
 address() {

@@ -14,7 +14,7 @@ import threading
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import pyverbs.enums as e
 from atomic_wr import atomic
-from ktap import case, eq, main, raises
+from ktap import Skip, case, eq, main, raises
 from pyverbs.mr import MR
 from pyverbs.wr import SGE
 from rc import ALL_ACCESS, PAGE, Buffer, pair, pattern, shell, statuses
@@ -30,6 +30,7 @@ for function in (libc.munmap, libc.mprotect, libc.madvise):
     function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 MAP_FIXED, MAP_PRIVATE, MAP_SHARED, MAP_ANONYMOUS = 0x10, 2, 1, 0x20
 DONTNEED = 4
+MEMFD_SECRET = 447
 
 
 class Memory:
@@ -165,6 +166,22 @@ def hole():
         mine, theirs = both(x, y, 4 * PAGE)
         libc.munmap(mine.base + 2 * PAGE, PAGE, 0)
         eq(write(x, mine, theirs), ["IBV_WC_LOC_PROT_ERR"], "from a hole")
+
+
+@case("secret memory, which the kernel itself cannot reach, is no memory for peers")
+def secret():
+    fd = libc.syscall(MEMFD_SECRET, 0)
+    if fd < 0:
+        raise Skip(f"memfd_secret: {os.strerror(ctypes.get_errno())}")
+    os.ftruncate(fd, PAGE)
+    with pair() as (x, y):
+        mine, theirs = Memory(x.pd, PAGE), Memory(y.pd, PAGE, fd=fd)
+        theirs.put(b"secret")
+        eq(write(x, mine, theirs), ["IBV_WC_REM_OP_ERR"], "to secret memory")
+    with pair() as (x, y):
+        mine, theirs = Memory(x.pd, PAGE, fd=fd), Memory(y.pd, PAGE)
+        eq(write(x, mine, theirs), ["IBV_WC_LOC_PROT_ERR"], "from secret memory")
+    os.close(fd)
 
 
 @case("memory that comes back after a failure serves again")
