@@ -64,3 +64,10 @@ impl DirectMap {
         Ok(unsafe { AtomicU64::from_ptr(at.cast()) })
     }
 }
+
+/// Whether the kernel may touch a page at its address: secret memory (`memfd_secret`) has none.
+pub(super) fn is_mapped(address: *const c_void) -> bool {
+    let mut byte = 0u8;
+    // SAFETY: it reads a byte into our variable, and survives an address that is not mapped.
+    unsafe { bindings::copy_from_kernel_nofault((&raw mut byte).cast(), address, 1) == 0 }
+}

@@ -17,6 +17,7 @@ use super::{
         Defer, //
     },
     ib::device::IbDevice,
+    kmem::is_mapped,
     lock::{
         new_bh_lock,
         BhLock, //
@@ -445,13 +446,6 @@ impl PinnedDrop for Odp {
             bindings::mutex_unlock(&mut (*umem).umem_mutex);
         }
     }
-}
-
-/// Whether the kernel may touch a page at its address: secret memory (`memfd_secret`) has none.
-fn is_mapped(address: *const c_void) -> bool {
-    let mut byte = 0u8;
-    // SAFETY: it reads a byte into our variable, and survives an address that is not mapped.
-    unsafe { bindings::copy_from_kernel_nofault((&raw mut byte).cast(), address, 1) == 0 }
 }
 
 /// Entry for a page frame; `None` if there is no page, or none that we may touch.
