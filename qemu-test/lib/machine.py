@@ -5,7 +5,6 @@ Everything lives in the private /tmp and pid namespace of setup/enter, so that
 nothing is left behind however the run ends.
 """
 
-import os
 import shlex
 import socket
 import subprocess

@@ -36,6 +36,12 @@ fn codes_of_the_table() {
     assert_eq!(Credits::NONE.bits(), 31);
 }
 
+/// The MSN and the credits of each answer.
+fn counts(seen: &RefCell<Vec<Aeth>>) -> Vec<(u32, Option<u32>)> {
+    let seen = seen.borrow();
+    seen.iter().map(|a| (a.msn, a.credits.count())).collect()
+}
+
 /// A pair whose endpoint 0 sees endpoint 1 as a peer that counts no credits, or says something else.
 fn told(setup: &Setup) -> (Pair, Rc<RefCell<Vec<Aeth>>>) {
     let mut pair = Pair::new(setup);
@@ -61,12 +67,7 @@ fn responder_tells_what_waits() {
     pair.settle(100);
     pair.ends[0].send(2, Endpoint::write(0), &sge).unwrap();
     pair.settle(100);
-    let told = seen
-        .borrow()
-        .iter()
-        .map(|a| (a.msn, a.credits.count()))
-        .collect::<Vec<_>>();
-    assert_eq!(told, [(1, Some(6)), (2, Some(6))]);
+    assert_eq!(counts(&seen), [(1, Some(6)), (2, Some(6))]);
 }
 
 #[test]
@@ -78,12 +79,7 @@ fn the_receive_of_a_message_in_progress_counts() {
     let sge = [Endpoint::sge(0, 3000)];
     pair.ends[0].send(1, SendOp::Send, &sge).unwrap();
     pair.settle(100);
-    let told = seen
-        .borrow()
-        .iter()
-        .map(|a| (a.msn, a.credits.count()))
-        .collect::<Vec<_>>();
-    assert_eq!(told, [(0, Some(2)), (1, Some(1))]);
+    assert_eq!(counts(&seen), [(0, Some(2)), (1, Some(1))]);
 }
 
 #[test]
