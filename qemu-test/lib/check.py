@@ -249,6 +249,9 @@ class Check:
             for result in (r for r in self.results if r.verdict == verdict):
                 why = f" ({result.why})" if verdict == SKIPPED else ""
                 print(f"{verdict}: {result.script}: {result.name}{why}")
+                if verdict == FAILED:
+                    for line in result.why.splitlines()[-15:]:
+                        print(f"    {line}")
         print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
         return 0 if passed and not failed else 1
 
