@@ -76,6 +76,22 @@ pair_up() {
 	[ ! -e /proc/sys/net/ipv6 ] || within 10 gid_of b fd00::2 >/dev/null
 }
 
+# One host without namespaces, which users in the kernel need: fa on va, 10.0.0.1 fd00::1.
+host_up() {
+	load_driver
+	ip link set lo up
+	ip link add va type veth peer name vb
+	ip link set vb up
+	ip link set va mtu "$PAIR_MTU" up
+	ip addr add 10.0.0.1/24 dev va
+	ip addr add fd00::1/64 dev va nodad
+	host_device
+}
+host_device() {
+	rdma link add fa type "$FERROCE_DRIVER" netdev va
+	within 10 gid_index fa 10.0.0.1 >/dev/null
+}
+
 pair_down() {
 	! device_in a fa || del_device a
 	! device_in b fb || del_device b

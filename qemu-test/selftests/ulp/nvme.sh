@@ -14,14 +14,7 @@ here=$(cd "$(dirname "$0")" && pwd -P)
 MIB=48
 
 before_all() {
-	load_driver
-	ip link set lo up
-	ip link add va type veth peer name vb
-	ip link set vb up
-	ip link set va mtu "$PAIR_MTU" up
-	ip addr add 10.0.0.1/24 dev va
-	ip addr add fd00::1/64 dev va nodad
-	device_up
+	host_up
 	target_up 10.0.0.1 "$MIB"
 }
 
@@ -30,11 +23,6 @@ after_all() {
 	target_down
 	rmmod nvme_rdma nvmet_rdma
 	unload_driver
-}
-
-device_up() {
-	rdma link add fa type "$FERROCE_DRIVER" netdev va
-	within 10 gid_index fa 10.0.0.1 >/dev/null
 }
 
 # quick SECONDS CMD…: CMD, which may be a function, must succeed within that time.
@@ -134,7 +122,7 @@ test_R18_the_device_goes_while_it_is_busy() {
 	device_gone fa
 	quick 60 host_disconnect
 	target_down
-	device_up
+	host_device
 	target_up 10.0.0.1 "$MIB"
 	host_connect 10.0.0.1 nr_io_queues=1
 	host_disconnect
@@ -149,7 +137,7 @@ test_R17_the_module_goes_while_it_is_busy() {
 	host_disconnect
 	target_down
 	load_driver
-	device_up
+	host_device
 	target_up 10.0.0.1 "$MIB"
 	host_connect 10.0.0.1 nr_io_queues=1
 	host_disconnect

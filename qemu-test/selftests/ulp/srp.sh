@@ -16,14 +16,7 @@ TARGET=/sys/kernel/config/target
 PORT=5555
 
 before_all() {
-	load_driver
-	ip link set lo up
-	ip link add va type veth peer name vb
-	ip link set vb up
-	ip link set va mtu "$PAIR_MTU" up
-	ip addr add 10.0.0.1/24 dev va
-	rdma link add fa type "$FERROCE_DRIVER" netdev va
-	within 10 gid_index fa 10.0.0.1 >/dev/null
+	host_up
 	modprobe -a target_core_mod target_core_file ib_srpt ib_srp sd_mod
 	[ -d "$TARGET" ] || mount -t configfs none /sys/kernel/config
 }
@@ -128,8 +121,7 @@ test_R18_the_device_goes_while_it_is_busy() {
 	rdma link del fa
 	[ $((SECONDS - began)) -le 60 ]
 	device_gone fa
-	rdma link add fa type "$FERROCE_DRIVER" netdev va
-	within 10 gid_index fa 10.0.0.1 >/dev/null
+	host_device
 }
 
 ktap_main "$@"
