@@ -9,7 +9,7 @@ SETUP := qemu-test/setup
 export FERROCE_CACHE FERROCE_MIRROR KERNEL_VERSION KDIR
 
 .DEFAULT_GOAL := help
-.PHONY: help setup modules tools demo check check-debug quick sim shell vng fmt lint clean distclean
+.PHONY: help setup modules tools demo check bench check-debug quick sim shell vng fmt lint clean distclean
 
 help: ## show this text
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -17,6 +17,9 @@ help: ## show this text
 	@echo "  KDIR=DIR          build the modules against your own prepared kernel tree"
 	@echo "  SUITE=NAME        one suite of make check, see qemu-test/check --help"
 	@echo "  SEED=N PCAP=FILE  what make sim runs, and where its packets go"
+	@echo "  ROWS=LIST         what make bench measures (all): rows, patterns, groups such as quick"
+	@echo "  CLOCK=NAME        of make bench: instruction, real or both"
+	@echo "  ROUNDS=N CPU=NAME of make bench, see qemu-test/bench --help"
 	@echo "  KIND=NAME         one kernel of make check-debug: uml-kasan lockdep"
 	@echo "  TEST=SCRIPT       what make quick runs (verbs/rc-data.py)"
 	@echo "  FERROCE_MIRROR=URL Debian mirror to use instead of the default one"
@@ -38,6 +41,10 @@ demo: setup modules tools ## show ferroce at work in a guest, beside rdma_rxe
 
 check: setup modules tools ## run every test, or those of SUITE
 	@qemu-test/check $(SUITE)
+
+bench: setup modules ## measure ferroce beside rdma_rxe; ROWS=quick takes minutes
+	@qemu-test/bench $(foreach row,$(ROWS),'$(row)') $(if $(CLOCK),--clock $(CLOCK)) \
+		$(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(CPU),--cpu $(CPU))
 
 sim: tools ## one run of the simulator, by SEED, with a trace; PCAP=FILE keeps its packets
 	@build/bin/ferroce-sim run $(or $(SEED),0) $(if $(PCAP),--pcap '$(PCAP)')

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The bars: what a ratio must reach, and whether it does."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A figure of bench.json and its limit; `aim` is what would be better still."""
+
+    figure: str
+    limit: float
+    at_most: bool = False
+    aim: float | None = None
+
+    def met(self, figures):
+        """True, False, or None where the figure was not measured."""
+        value = figures.get(self.figure)
+        if value is None:
+            return None
+        return value <= self.limit if self.at_most else value >= self.limit
+
+    def text(self):
+        """The limit for people."""
+        aim = f" (aim {self.aim:g})" if self.aim else ""
+        return f"{'at most' if self.at_most else 'at least'} {self.limit:g}{aim}"
+
+
+def instruction_bars():
+    """One CPU, event mode."""
+    bulk = ("send_64k_1qp", "send_1m_1qp", "read_64k_1qp", "read_1m_1qp",
+            "write_64k_8qp", "write_1m_8qp")
+    yield from (Bar(f"instr_{row}_MBps_ratio", 5, aim=7) for row in bulk)
+    yield from (Bar(f"instr_{row}_mtu1500_MBps_ratio", 6) for row in bulk)
+    yield Bar("instr_send_4k_1qp_MBps_ratio", 4)
+    yield Bar("instr_send_64_1qp_per_s_ratio", 4)
+    yield Bar("instr_latency_send_8_p50_us_ratio", 0.6, at_most=True)
+
+
+def real_bars(lane):
+    """Two CPUs, for one CPU model."""
+    bulk = [f"{verb}_{size}" for verb in ("write", "send", "read") for size in ("64k", "1m")]
+    yield from (Bar(f"{lane}_{row}_1qp_MBps_ratio", 6, aim=12) for row in bulk)
+    yield from (Bar(f"{lane}_{row}_1qp_MBps_of_tcp_ratio", 0.6) for row in bulk)
+    yield from (Bar(f"{lane}_{row}_8qp_MBps_ratio", 6) for row in bulk)
+    for verb in ("write", "send"):
+        yield Bar(f"{lane}_latency_{verb}_8_p50_us_ratio", 0.35, at_most=True)
+        yield Bar(f"{lane}_latency_{verb}_8_p99_us_ratio", 0.5, at_most=True)
+    yield from (Bar(f"{lane}_{verb}_64_1qp_per_s_ratio", 5) for verb in ("write", "send"))
+    yield Bar(f"{lane}_write_64k_1qp_path1024_MBps_ratio", 6)
+
+
+BARS = [*instruction_bars(), *real_bars("real"), *real_bars("real_default")]
+
+
+def of_tcp(figures):
+    """Adds …_of_tcp_ratio: ferroce's bandwidth as a part of TCP's on the same wire."""
+    for name in [name for name in figures if name.endswith("_MBps_ferroce")]:
+        stem = name.removesuffix("_ferroce")
+        lane = next(lane for lane in ("instr", "real_default", "real") if stem.startswith(lane))
+        tcp = figures.get(f"{lane}_tcp_MBps_host")
+        if tcp:
+            figures[f"{stem}_of_tcp_ratio"] = figures[name] / tcp

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The programs that measure, how they are called and how their reports are read."""
+
+import json
+
+from pair import ADDRESS
+from pair import Failed
+from pair import Server
+from pair import on_a
+
+PERFTEST_PORT, IPERF_PORT = 18515, 5201
+MIB = 1048576
+TOOL_SECONDS = 60
+# perftest refuses fewer than its default depth of the queue for some sizes.
+FEWEST, MOST = 50, 200_000
+# About what rdma_rxe does in a second without KVM; where the first guess comes from.
+RXE_BYTES, RXE_MESSAGES = 100e6, 20_000
+
+
+def report_row(text):
+    """The numbers of the last row of a perftest report."""
+    table, found = False, None
+    for line in text.splitlines():
+        if line.lstrip().startswith("#bytes"):
+            table = True
+        elif table:
+            try:
+                found = [float(word) for word in line.split()] or found
+            except ValueError:
+                continue
+    if not found or len(found) < 5:
+        raise Failed(f"perftest printed no row: {text.strip()[-300:]}")
+    return found
+
+
+def perftest(pair, tool, words):
+    """Runs a tool of perftest between the hosts; the same on both drivers."""
+    words = [tool, "-F", *words]
+    server = Server([*words, "-d", "fb", "-x", pair.gid("b")], TOOL_SECONDS)
+    with server:
+        server.listens(PERFTEST_PORT)
+        said = on_a(*words, "-d", "fa", "-x", pair.gid("a"), ADDRESS["b"], timeout=TOOL_SECONDS)
+        server.wait()
+    return report_row(said)
+
+
+class Bench:
+    """The measuring functions. Each gives {metric: value} for a row."""
+
+    def __init__(self, pair, lane):
+        self.pair = pair
+        self.lane = lane
+        # (row, driver) -> how many messages last about lane.seconds
+        self.counts = {}
+
+    def measure(self, row):
+        """One row once."""
+        return getattr(self, row.kind)(row, **row.args)
+
+    def moved(self, row, verb, size, qps, path_mtu=None):
+        """(bytes, messages) a second, over long enough that they mean something."""
+        key = row.name, self.pair.driver
+        depth = min(128, max(8, 4 * MIB // size // qps))
+        if verb == "read":
+            depth = min(depth, 16)
+        words = ["-s", str(size), "-q", str(qps), "-t", str(depth)]
+        words += ["-r", str(max(depth, 64))] if verb == "send" else []
+        words += ["-m", str(path_mtu)] if path_mtu else []
+        # perftest has no events for writes
+        words += ["-e"] if self.lane.events and verb != "write" else []
+        least = max(FEWEST, 2 * depth)
+        guess = min(RXE_BYTES / size, RXE_MESSAGES) * self.lane.seconds / qps
+        count = self.counts.get(key) or max(least, int(guess))
+        # The first guess may be far off, the second is not.
+        for _ in range(3):
+            figures = perftest(self.pair, f"ib_{verb}_bw", [*words, "-n", str(count)])
+            # perftest's million is 2^20 for bytes and 10^6 for messages
+            moved, messages = figures[3] * MIB, figures[4] * 1e6
+            if messages <= 0:
+                raise Failed("perftest counted nothing")
+            enough = max(least, min(MOST, int(messages * self.lane.seconds / qps)))
+            if key in self.counts or count >= enough / 2:
+                break
+            count = enough
+        # Later rounds do the same again.
+        self.counts[key] = count
+        return moved, messages
+
+    def bandwidth(self, row, **args):
+        """Payload moved."""
+        return {f"{row.name}_MBps": self.moved(row, **args)[0] / 1e6}
+
+    def rate(self, row, **args):
+        """Messages done."""
+        return {f"{row.name}_per_s": self.moved(row, **args)[1]}
+
+    def latency(self, row, verb):
+        """8 bytes there (and for what answers, back), as perftest counts it."""
+        words = ["-n", "1000", *(["-s", "8"] if verb != "atomic" else [])]
+        words += ["-e"] if self.lane.events else []
+        figures = perftest(self.pair, f"ib_{verb}_lat", words)
+        return {f"{row.name}_p50_us": figures[4], f"{row.name}_p99_us": figures[7]}
+
+    def iperf(self, row):
+        """TCP on the same wire, received."""
+        server = Server(["iperf3", "-s", "-1", "-p", str(IPERF_PORT)], TOOL_SECONDS)
+        with server:
+            server.listens(IPERF_PORT)
+            said = on_a("iperf3", "-c", ADDRESS["b"], "-p", str(IPERF_PORT), "-J",
+                        "-t", str(max(1, int(3 * self.lane.seconds))), timeout=TOOL_SECONDS)
+            server.wait()
+        return {f"{row.name}_MBps": json.loads(said)["end"]["sum_received"]["bits_per_second"] / 8e6}
