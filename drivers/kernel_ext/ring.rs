@@ -120,21 +120,20 @@ impl Ring {
         to.wrapping_sub(from) & self.mask
     }
 
-    /// Copies `count` elements of `old`, from `first` on, to the start of this ring, which is
-    /// new, and shows them. `EINVAL` if they do not fit, or elements differ in size.
-    pub(crate) fn take_over(&self, old: &Self, first: u32, count: u32) -> Result {
+    /// Copies `count` elements of `old`, from index `first` on, to the same indices here, each
+    /// modulo the slots of its ring. `EINVAL` if they do not fit, or elements differ in size.
+    pub(crate) fn copy_from(&self, old: &Self, first: u32, count: u32) -> Result {
         if count > self.capacity() || self.elem_shift != old.elem_shift {
             return Err(EINVAL);
         }
         for i in 0..count {
-            let size = self.elem_size();
-            let from = old.at(first.wrapping_add(i), 0, size).ok_or(EINVAL)?;
-            let to = self.at(i, 0, size).ok_or(EINVAL)?;
+            let (size, index) = (self.elem_size(), first.wrapping_add(i));
+            let from = old.at(index, 0, size).ok_or(EINVAL)?;
+            let to = self.at(index, 0, size).ok_or(EINVAL)?;
             // SAFETY: `at` checked both ranges, which are of different mappings. The user may
             // write meanwhile; these are plain bytes.
             unsafe { core::ptr::copy_nonoverlapping(from, to, size) };
         }
-        self.set_producer(count);
         Ok(())
     }
 

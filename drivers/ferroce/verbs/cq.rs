@@ -3,6 +3,10 @@
 //! Completion queues: the kernel produces into a shared ring, user space consumes, or a
 //! kernel user by [`Cq::poll`].
 
+use super::resize::{
+    self,
+    Content, //
+};
 use crate::{
     engine::{
         Completion,
@@ -42,10 +46,27 @@ enum Armed {
 
 struct State {
     ring: Arc<Ring>,
+    /// Number of the next completion, see [`resize`].
     producer: u32,
     armed: Armed,
     /// A completion was lost: its owner has been told, or is about to be.
     overrun: bool,
+}
+
+impl State {
+    /// Completions that the owner has not taken.
+    fn len(&self) -> u32 {
+        self.ring.distance(self.ring.consumer(), self.producer)
+    }
+
+    fn content(&self) -> Content {
+        let count = self.len();
+        Content {
+            ring: self.ring.clone(),
+            first: self.producer.wrapping_sub(count),
+            count,
+        }
+    }
 }
 
 /// What became of a completion.
@@ -110,14 +131,10 @@ impl Cq {
         Ok(Arc::new(Ring::new(entries, ENTRY)?, GFP_KERNEL)?)
     }
 
-    /// Moves what is in the queue into another ring. Fails with `EINVAL`, and changes nothing,
-    /// if that has no room for it.
+    /// Moves what is in the queue into another ring. Fails as [`resize::copy`] does, and then
+    /// changes nothing.
     pub(crate) fn resize(&self, ring: Arc<Ring>) -> Result {
-        let mut state = self.state.lock();
-        let first = state.ring.consumer();
-        let count = state.ring.distance(first, state.producer);
-        ring.take_over(&state.ring, first, count)?;
-        state.producer = count;
+        let mut state = resize::copy(&self.state, &ring, State::content)?;
         let old = core::mem::replace(&mut state.ring, ring);
         drop(state);
         // Perhaps the last reference: its memory cannot be freed with interrupts off.
@@ -128,8 +145,7 @@ impl Cq {
     /// Adds a completion of what came through `vlan`, if through one. What is due after it wants no lock held.
     pub(crate) fn push(&self, c: &Completion, vlan: Option<u16>) -> Pushed {
         let mut state = self.state.lock();
-        let next = state.ring.next(state.producer);
-        let full = next == state.ring.consumer();
+        let full = state.len() == state.ring.capacity();
         if full
             || state
                 .ring
@@ -141,8 +157,8 @@ impl Cq {
                 false => Pushed::FirstLost,
             };
         }
-        state.producer = next;
-        state.ring.set_producer(next);
+        state.producer = state.producer.wrapping_add(1);
+        state.ring.set_producer(state.producer);
         let failed = c.status != WcStatus::Success;
         let due = match state.armed {
             Armed::No => false,
@@ -181,16 +197,16 @@ impl Cq {
         } else if state.armed == Armed::No {
             state.armed = Armed::Solicited;
         }
-        state.ring.consumer() != state.producer
+        state.len() > 0
     }
 
     /// Takes the oldest completion out, for a kernel user. Any context.
     pub(crate) fn poll(&self) -> Option<Entry> {
         let state = self.state.lock();
-        let index = state.ring.consumer();
-        if index == state.producer {
+        if state.len() == 0 {
             return None;
         }
+        let index = state.ring.consumer();
         let mut entry = Entry([0; ENTRY]);
         state.ring.read(index, 0, &mut entry.0).ok()?;
         state.ring.set_consumer(state.ring.next(index));

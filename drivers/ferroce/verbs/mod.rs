@@ -23,6 +23,7 @@ mod multicast;
 pub(crate) mod mw;
 mod post;
 pub(crate) mod qp;
+mod resize;
 mod rx;
 mod srq;
 mod transmit;

@@ -7,6 +7,10 @@
 
 use super::{
     device::limits,
+    resize::{
+        self,
+        Content, //
+    },
     wqe,
     Cq,
     Device,
@@ -32,7 +36,7 @@ use kernel::{
 
 pub(super) struct State {
     pub(super) ring: Arc<Ring>,
-    /// Next element to be taken.
+    /// Number of the next element to be taken, see [`resize`].
     next: u32,
     /// Below how many elements the event is due; 0: not armed.
     limit: u32,
@@ -41,6 +45,14 @@ pub(super) struct State {
 impl State {
     fn len(&self) -> u32 {
         self.ring.distance(self.next, self.ring.producer())
+    }
+
+    fn content(&self) -> Content {
+        Content {
+            ring: self.ring.clone(),
+            first: self.next,
+            count: self.len(),
+        }
     }
 
     /// Whether the limit event is due, which disarms it.
@@ -164,22 +176,19 @@ impl Srq {
     /// Puts the receives into another ring, and arms the limit event (0 disarms it), each if
     /// asked for. A limit above what is there reports at once.
     ///
-    /// Fails with `EINVAL`, and changes nothing, for a ring too small for what is in the
-    /// queue, or a limit that is more than the queue can hold.
+    /// Fails with `EINVAL`, and changes nothing, for a limit that is more than the queue can
+    /// hold, and as [`resize::copy`] does.
     pub(crate) fn modify(&self, ring: Option<Arc<Ring>>, limit: Option<u32>) -> Result {
-        let mut state = self.state.lock();
-        let count = state.len();
+        let mut state = match &ring {
+            Some(ring) => resize::copy(&self.state, ring, State::content)?,
+            None => self.state.lock(),
+        };
         let capacity = ring.as_ref().unwrap_or(&state.ring).capacity();
         let armed = limit.unwrap_or(state.limit);
-        if count > capacity || armed > capacity {
+        if armed > capacity {
             return Err(EINVAL);
         }
-        let mut old = None;
-        if let Some(ring) = ring {
-            ring.take_over(&state.ring, state.next, count)?;
-            state.next = 0;
-            old = Some(core::mem::replace(&mut state.ring, ring));
-        }
+        let old = ring.map(|ring| core::mem::replace(&mut state.ring, ring));
         state.limit = armed;
         let due = state.take_limit();
         drop(state);
@@ -194,11 +203,11 @@ impl Srq {
     /// Takes the next receive; with it whether [`Self::tell`] is due, if `may_report`.
     pub(super) fn take(&self, sges: &mut [u8], may_report: bool) -> Option<(RecvWr, bool)> {
         let mut state = self.state.lock();
-        if state.next == state.ring.producer() {
+        if state.len() == 0 {
             return None;
         }
         let wr = wqe::read_recv(&state.ring, state.next, sges);
-        state.next = state.ring.next(state.next);
+        state.next = state.next.wrapping_add(1);
         state.ring.set_consumer(state.next);
         let due = may_report && state.take_limit();
         Some((wr, due))

@@ -5,12 +5,14 @@
 
 import errno
 import os
+import pickle
 import sys
 import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import pyverbs.enums as e
-from ktap import case, eq, main
+from ktap import SLOWER, case, eq, main
 from pyverbs.pd import PD
 from pyverbs.qp import QP, QPCap, QPInitAttr
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
@@ -126,6 +128,53 @@ def resize():
         y.srq.modify(both, e.IBV_SRQ_MAX_WR | e.IBV_SRQ_LIMIT)
         eq((y.srq.query().max_wr, y.srq.query().srq_limit), (31, 2), "max_wr and limit")
         take(10, 100)
+
+
+def sender(count, there, here):
+    """A process that connects to what comes from `there`, says who it is, and sends `count` messages."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            x = Endpoint("fa", "10.0.0.1", depth=64)
+            os.write(here, pickle.dumps(x.where()))
+            x.connect(pickle.loads(os.read(there, 4096)))
+            source = Buffer(x.pd, 4)
+            for _ in range(count):
+                x.post(e.IBV_WR_SEND, source.sge())
+                x.good(limit=60)
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+@case("resizes of both queues while messages arrive: each receive is taken once, in order")
+def resize_under_traffic():
+    count, posted = 1500, 6000
+    (from_x, to_y), (from_y, to_x) = os.pipe(), os.pipe()
+    child = sender(count, from_y, to_y)
+    y = Endpoint("fb", "10.0.0.2", depth=64)
+    y.srq = y.new_srq(posted, max_sge=64)
+    y.qp = y.new_qp()
+    target = Buffer(y.pd, 4)
+    for i in range(posted):
+        y.post_recv(target.sge(), wr_id=i)
+    y.connect(pickle.loads(os.read(from_x, 4096)))
+    os.write(to_x, pickle.dumps(y.where()))
+    got, sizes = [], 0
+    until = time.monotonic() + 100 * SLOWER
+    while len(got) < count and time.monotonic() < until:
+        sizes += 1
+        y.srq.modify(SrqAttr(max_wr=(6000, 20000)[sizes % 2]), e.IBV_SRQ_MAX_WR)
+        y.cq.resize((2000, 30000)[sizes % 2])
+        if sizes % 4 == 0:
+            got += [wc.wr_id for wc in y.cq.poll(100)[1]]
+    eq(got, list(range(count)), f"receives taken during {sizes} resizes")
+    eq(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0, "the sender's end")
+    for fd in (from_x, to_y, from_y, to_x):
+        os.close(fd)
+    y.close()
 
 
 @case("bad attributes are refused and change nothing")
