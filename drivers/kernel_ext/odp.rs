@@ -168,7 +168,7 @@ impl Odp {
         let offset = addr - first;
         let count = (last - first) / PAGE_SIZE + 1;
         let state = State {
-            pages: KVVec::from_elem(0, count, GFP_KERNEL)?,
+            pages: KVVec::from_elem(0, count, GFP_KERNEL_ACCOUNT)?,
             wanted: Default::default(),
             waiting: 0,
         };

@@ -55,7 +55,7 @@ impl Umem {
 
     fn collect(&mut self) -> Result {
         let count = (self.offset + self.len).div_ceil(PAGE_SIZE);
-        self.pages.reserve(count, GFP_KERNEL)?;
+        self.pages.reserve(count, GFP_KERNEL_ACCOUNT)?;
         let mut iter = bindings::sg_page_iter::default();
         // SAFETY: the table belongs to the umem; the iterator is ours and follows its length.
         unsafe {
@@ -63,8 +63,10 @@ impl Umem {
             bindings::__sg_page_iter_start(&mut iter, table.sgl, table.orig_nents, 0);
             while self.pages.len() < count && bindings::__sg_page_iter_next(&mut iter) {
                 let page = bindings::sg_page_iter_page(&mut iter);
-                self.pages
-                    .push(bindings::lowmem_page_address(page) as usize, GFP_KERNEL)?;
+                self.pages.push(
+                    bindings::lowmem_page_address(page) as usize,
+                    GFP_KERNEL_ACCOUNT,
+                )?;
             }
         }
         if self.pages.len() < count {

@@ -318,9 +318,7 @@ impl ModifyAttrs {
         let to_rtr = from == QpState::Init && to == QpState::Rtr;
         let to_rts = from == QpState::Rtr && to == QpState::Rts;
         let connected = qp_type != QpType::Ud;
-        let for_rtr = self.path_mtu.is_some() && connected
-            || self.rq_psn.is_some()
-            || self.dest_qpn.is_some();
+        let for_rtr = self.path_mtu.is_some() || self.rq_psn.is_some() || self.dest_qpn.is_some();
         if for_rtr && !to_rtr || self.sq_psn.is_some() && !to_rts {
             return Err(ModifyError::Transition);
         }

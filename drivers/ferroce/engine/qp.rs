@@ -53,6 +53,8 @@ pub struct Qp<S: Store> {
     pub(super) requests_first: bool,
     /// When [`Qp::poll_transmit`] was called last.
     pub(super) polled: Instant,
+    /// What a datagram may have.
+    port_mtu: Mtu,
 }
 
 impl<S: Store> Qp<S> {
@@ -71,6 +73,7 @@ impl<S: Store> Qp<S> {
             established: false,
             requests_first: false,
             polled: Instant(0),
+            port_mtu: Mtu::M4096,
         }
     }
 
@@ -97,6 +100,12 @@ impl<S: Store> Qp<S> {
     pub fn sq_space(&self) -> usize {
         let used = self.ring.tail - self.ring.head.wqe;
         (self.store.sq.len() as u64).saturating_sub(used) as usize
+    }
+
+    /// The MTU of the port: no datagram that is posted from now on may be longer (section 9.8.3). Those that wait are
+    /// sent as they are.
+    pub fn set_port_mtu(&mut self, mtu: Mtu) {
+        self.port_mtu = mtu;
     }
 
     /// Changes attributes and state, all or nothing (section 11.2.4.2).
@@ -246,7 +255,7 @@ impl<S: Store> Qp<S> {
             false => sgl::total(data).ok_or(PostError::TooLong)?,
         };
         let datagram = matches!(wr.op, SendOp::Datagram { .. });
-        if datagram && len > self.attrs.path_mtu.bytes() {
+        if datagram && len > self.port_mtu.bytes().min(self.attrs.path_mtu.bytes()) {
             return Err(PostError::TooLong);
         }
         if wr.op.is_atomic() && len != 8 {

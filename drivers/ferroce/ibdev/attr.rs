@@ -198,7 +198,10 @@ pub(super) fn query(qp: &Qp, attr: &mut bindings::ib_qp_attr) {
     let now = qp.query();
     attr.qp_state = qp.state() as u32;
     attr.cur_qp_state = attr.qp_state;
-    attr.path_mtu = now.path_mtu as u32;
+    attr.path_mtu = match qp.caps.kind.is_datagram() {
+        true => qp.dev.mtu(),
+        false => now.path_mtu as u32,
+    };
     attr.path_mig_state = bindings::ib_mig_state_IB_MIG_MIGRATED;
     attr.qkey = now.qkey;
     attr.rq_psn = now.rq_psn;

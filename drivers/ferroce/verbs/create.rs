@@ -54,7 +54,7 @@ impl Kind {
     }
 
     /// Whether each request names where it goes.
-    pub(super) fn is_datagram(self) -> bool {
+    pub(crate) fn is_datagram(self) -> bool {
         self.service() == QpType::Ud
     }
 }
@@ -124,7 +124,7 @@ pub(super) struct Queues {
 }
 
 fn filled<T: Clone>(value: T, len: usize) -> Result<KVVec<T>> {
-    Ok(KVVec::from_elem(value, len, GFP_KERNEL)?)
+    Ok(KVVec::from_elem(value, len, GFP_KERNEL_ACCOUNT)?)
 }
 
 impl Queues {

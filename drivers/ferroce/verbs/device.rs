@@ -36,6 +36,7 @@ use crate::{
 use core::sync::atomic::{
     AtomicBool,
     AtomicU32,
+    AtomicU64,
     Ordering, //
 };
 use kernel::{
@@ -138,6 +139,8 @@ pub(crate) struct Device {
     #[pin]
     pub(crate) next: Mutex<Cursors>,
     next_pd: AtomicU32,
+    /// Serial number of the next QP.
+    pub(super) next_serial: AtomicU64,
     /// The next address handle's number to try.
     pub(super) next_ah: AtomicU32,
     /// Our place on the interface, until the device is removed.
@@ -183,6 +186,7 @@ impl Device {
                 fast_mrs <- RcuTable::new(),
                 next <- new_mutex!(Cursors::default()),
                 next_pd: AtomicU32::new(1),
+                next_serial: AtomicU64::new(0),
                 next_ah: AtomicU32::new(0),
                 attachment <- new_bh_lock!(None, "Device::attachment"),
             }),

@@ -4,9 +4,9 @@
 
 use super::{
     cq::Pushed,
+    due::CqDue,
     memory::PdMemory,
     qp::{
-        CqDue,
         Engine,
         Qp,
         Side, //
@@ -23,6 +23,7 @@ use crate::{
         Completion,
         Count,
         LocalOp,
+        Mtu,
         PostError,
         QpEvent,
         QpState,
@@ -58,6 +59,9 @@ impl Env<'_> {
     /// Copies new work requests from the ring into the engine, as many as it has room for.
     pub(super) fn take_sends(&mut self, engine: &mut Engine) {
         let end = self.qp.sq.producer();
+        if let Some(mtu) = Mtu::from_ib(self.qp.dev.mtu()) {
+            engine.set_port_mtu(mtu);
+        }
         let mut payload: wqe::Payload = [0; _];
         while self.side.sq_next != end && engine.sq_space() > 0 {
             let datagram = self.qp.caps.kind.is_datagram();
@@ -156,17 +160,6 @@ impl Env<'_> {
         Some(wr)
     }
 
-    /// Makes `cq` the one that is told of receives, for an XRC target whose requests have gone
-    /// to another SRQ. What is due to the one before is told at once: that is a process's CQ,
-    /// whose handler wants none of our locks.
-    fn settle_recv(&mut self, cq: &Arc<Cq>) {
-        let due = &mut self.side.due;
-        let before = due.recv_cq.replace(cq.clone());
-        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, cq)) {
-            core::mem::take(&mut due.recv).tell(&before);
-        }
-    }
-
     /// Puts a completion into `cq`, and notes what its owner is to be told.
     fn complete(&mut self, cq: &Cq, c: &Completion) -> CqDue {
         let pushed = cq.push(c, self.side.vlan);
@@ -202,14 +195,18 @@ impl<'a> engine::Env for Env<'a> {
         let Some(srq) = self.srq else {
             return false;
         };
-        self.mem = PdMemory::new(dev, srq.pd, self.qp.qpn, self.rcu);
+        self.mem = PdMemory::new(dev, srq.pd, self.qp.serial, self.rcu);
         true
     }
 
     fn next_recv(&mut self, sges: &mut [u8]) -> Option<RecvWr> {
         let own = self.qp.srq.as_ref().map(Arc::as_arc_borrow);
         if let Some(srq) = self.srq.or(own) {
-            return self.take_shared(srq, sges);
+            let told = srq
+                .xrc
+                .as_ref()
+                .is_none_or(|xrc| self.side.xrc_due.has_room(&xrc.cq));
+            return told.then(|| self.take_shared(srq, sges)).flatten();
         }
         let ring = &self.qp.rq;
         let index = self.side.rq_next;
@@ -238,11 +235,11 @@ impl<'a> engine::Env for Env<'a> {
     }
 
     fn complete_recv(&mut self, c: Completion) {
-        let xrc = self.srq.and_then(|srq| Some(srq.xrc.as_ref()?.cq.clone()));
-        if let Some(cq) = &xrc {
-            self.settle_recv(cq);
-        }
-        if let Some(cq) = xrc.as_ref().or(self.qp.recv_cq.as_ref()) {
+        let xrc = self.srq.as_ref().and_then(|srq| srq.xrc.as_ref());
+        if let Some(cq) = xrc.map(|xrc| xrc.cq.clone()) {
+            let due = self.complete(&cq, &c);
+            self.side.xrc_due.add(&cq, due);
+        } else if let Some(cq) = &self.qp.recv_cq {
             let due = self.complete(cq, &c);
             self.side.due.recv |= due;
         }

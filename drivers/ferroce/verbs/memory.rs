@@ -44,9 +44,9 @@ pub(crate) struct PdMemory<'a> {
 }
 
 impl<'a> PdMemory<'a> {
-    /// The memory of protection domain `pd`, for QP `qpn` of it.
-    pub(crate) fn new(dev: &'a Device, pd: u32, qpn: u32, rcu: &'a rcu::Guard) -> Self {
-        let who = Actor { pd, qpn };
+    /// The memory of protection domain `pd`, for the QP with serial number `qp` of it.
+    pub(crate) fn new(dev: &'a Device, pd: u32, qp: u64, rcu: &'a rcu::Guard) -> Self {
+        let who = Actor { pd, qp };
         Self { dev, who, rcu }
     }
 

@@ -15,6 +15,7 @@ pub(crate) mod counters;
 pub(crate) mod cq;
 pub(crate) mod create;
 pub(crate) mod device;
+mod due;
 mod env;
 pub(crate) mod fast;
 mod memory;

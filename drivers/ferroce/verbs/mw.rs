@@ -49,7 +49,8 @@ const SUPPORTED: u32 = mr::LOCAL_WRITE
 #[derive(Clone, Copy)]
 pub(super) struct Actor {
     pub(super) pd: u32,
-    pub(super) qpn: u32,
+    /// [`super::Qp::serial`]: its number may be another one's later.
+    pub(super) qp: u64,
 }
 
 /// A request to bind a window, as of a work request.
@@ -77,7 +78,8 @@ struct Binding {
     base: u64,
     len: u64,
     access: u32,
-    qpn: u32,
+    /// Who bound it, as in [`Actor`].
+    qp: u64,
 }
 
 struct State {
@@ -161,7 +163,7 @@ impl Mw {
                     base: if zero_based { 0 } else { bind.va },
                     len: bind.len,
                     access: bind.access,
-                    qpn: who.qpn,
+                    qp: who.qp,
                 })
             }
         };
@@ -174,7 +176,7 @@ impl Mw {
     pub(super) fn invalidate(&self, who: Actor, key: u32, rcu: &rcu::Guard) -> Option<()> {
         let mut state = self.state.lock();
         let bound = state.bound.as_ref()?;
-        let mine = self.of_qp && self.pd == who.pd && bound.qpn == who.qpn;
+        let mine = self.of_qp && self.pd == who.pd && bound.qp == who.qp;
         if !mine || state.key != key {
             return None;
         }
@@ -200,7 +202,7 @@ impl Mw {
     ) -> Result<R, MemError> {
         let state = self.state.lock();
         let bound = state.bound.as_ref().ok_or(MemError::Key)?;
-        let mine = self.pd == who.pd && (!self.of_qp || bound.qpn == who.qpn);
+        let mine = self.pd == who.pd && (!self.of_qp || bound.qp == who.qp);
         if !mine || state.key != key {
             return Err(MemError::Key);
         }

@@ -135,7 +135,9 @@ impl Qp {
         if self.srq.is_some() {
             return Err(EINVAL);
         }
-        let result = self.fill_recvs(wrs);
+        let posting = self.posting_recv.lock();
+        let result = fill_recvs(&self.rq, self.caps.recv_sge, wrs);
+        drop(posting);
         // Either this sees the error, or who flushes after it sees the requests.
         fence(Ordering::SeqCst);
         if self.phase.load(Ordering::Relaxed) == QpState::Error as u32 {
@@ -183,16 +185,6 @@ impl Qp {
         Ok(())
     }
 
-    fn fill_recvs(&self, wrs: &mut RecvWrs<'_>) -> Result {
-        let _posting = self.posting_recv.lock();
-        while let Some(wr) = wrs.peek() {
-            has_room(&self.rq)?;
-            write_recv(&self.rq, self.caps.recv_sge, &wr)?;
-            wrs.advance();
-        }
-        Ok(())
-    }
-
     /// Sends what was posted: now if that is allowed here, else in softirq.
     fn kick(&self) {
         if lock::interrupts_are_off() {
@@ -207,7 +199,10 @@ impl Qp {
 
     /// Tells the owners what came up, in softirq.
     pub(super) fn tell_later(&self) {
-        if !self.inner.lock().side.due.is_empty() {
+        let inner = self.inner.lock();
+        let told = inner.side.due.is_empty() && inner.side.xrc_due.is_empty();
+        drop(inner);
+        if !told {
             self.later.schedule();
         }
     }
@@ -218,14 +213,18 @@ impl Srq {
     ///
     /// Fails as [`Qp::post_recv`] does.
     pub(crate) fn post_recv(&self, wrs: &mut RecvWrs<'_>) -> Result {
-        let state = self.state.lock();
-        while let Some(wr) = wrs.peek() {
-            has_room(&state.ring)?;
-            write_recv(&state.ring, self.max_sge, &wr)?;
-            wrs.advance();
-        }
-        Ok(())
+        fill_recvs(&self.state.lock().ring, self.max_sge, wrs)
     }
+}
+
+/// Writes requests into `ring`, whose lock is held, up to the first that fails.
+fn fill_recvs(ring: &Ring, max_sge: u32, wrs: &mut RecvWrs<'_>) -> Result {
+    while let Some(wr) = wrs.peek() {
+        has_room(ring)?;
+        write_recv(ring, max_sge, &wr)?;
+        wrs.advance();
+    }
+    Ok(())
 }
 
 fn write_recv(ring: &Ring, max_sge: u32, wr: &RecvWr<'_>) -> Result {

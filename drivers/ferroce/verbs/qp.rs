@@ -15,6 +15,10 @@ use super::{
         Queues, //
     },
     device::limits,
+    due::{
+        Due,
+        XrcDue, //
+    },
     env::Env,
     memory::PdMemory,
     Device,
@@ -25,7 +29,6 @@ use crate::{
         self,
         Instant,
         ModifyAttrs,
-        Mtu,
         QpAttrs,
         QpState, //
     },
@@ -88,53 +91,6 @@ pub(crate) enum Sink {
     Nobody,
 }
 
-/// What the owner of a CQ has to be told.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct CqDue {
-    /// The completion that it has waited for.
-    pub(super) completion: bool,
-    /// That completions were lost.
-    pub(super) overrun: bool,
-}
-
-impl core::ops::BitOrAssign for CqDue {
-    fn bitor_assign(&mut self, other: Self) {
-        self.completion |= other.completion;
-        self.overrun |= other.overrun;
-    }
-}
-
-impl CqDue {
-    pub(super) fn tell(self, cq: &Cq) {
-        if self.completion {
-            cq.notify();
-        }
-        if self.overrun {
-            cq.tell_overrun();
-        }
-    }
-}
-
-/// What has to be told once the lock is dropped.
-#[derive(Default)]
-pub(super) struct Due {
-    pub(super) send: CqDue,
-    pub(super) recv: CqDue,
-    /// Bit per `enum ib_event_type`.
-    pub(super) events: u32,
-    /// Its limit was reached.
-    pub(super) srq: Option<Arc<Srq>>,
-    /// The CQ that `recv` is about, where it is that of an XRC target's SRQ.
-    pub(super) recv_cq: Option<Arc<Cq>>,
-}
-
-impl Due {
-    pub(super) fn is_empty(&self) -> bool {
-        let none = CqDue::default();
-        self.send == none && self.recv == none && self.events == 0 && self.srq.is_none()
-    }
-}
-
 /// What the lock guards.
 pub(super) struct Inner {
     pub(super) engine: Engine,
@@ -160,6 +116,8 @@ pub(super) struct Side {
     /// Destroyed: nothing may happen any more.
     closed: bool,
     pub(super) due: Due,
+    /// What an XRC target's receives leave to be told.
+    pub(super) xrc_due: XrcDue,
     /// The VLAN that the packet at hand came through.
     pub(super) vlan: Option<u16>,
     /// A completion was lost since its CQ was full.
@@ -174,7 +132,9 @@ pub(super) type Engine = engine::Qp<Store>;
 pub(crate) struct Qp {
     /// QP number.
     pub(crate) qpn: u32,
-    pub(super) dev: Arc<Device>,
+    /// Distinguishes it from all others that the device ever had.
+    pub(super) serial: u64,
+    pub(crate) dev: Arc<Device>,
     pub(super) pd: u32,
     /// XRC domain of a target.
     pub(super) xrcd: Option<u32>,
@@ -219,6 +179,10 @@ impl Qp {
             Sink::Ib(sink) => Some(sink.handle()),
             Sink::Nobody => None,
         };
+        let side = Side {
+            xrc_due: XrcDue::new(init.kind)?,
+            ..Side::default()
+        };
         let dev = parts.dev;
         // The number is taken first, since the engine wants to know it.
         let mut next = dev.next.lock();
@@ -229,12 +193,13 @@ impl Qp {
         drop(next);
         let inner = Inner {
             engine: Engine::new(queues.config(qpn, parts.srq.is_some()), queues.storage),
-            side: Side::default(),
+            side,
         };
         let (sq, rq, caps) = (queues.sq, queues.rq, queues.caps);
         let qp = Arc::pin_init(
             pin_init!(Self {
                 qpn,
+                serial: dev.next_serial.fetch_add(1, Ordering::Relaxed),
                 dev: dev.clone(),
                 // Numbers of protection domains begin with 1.
                 pd: parts.pd.map_or(0, |pd| pd.id),
@@ -324,13 +289,9 @@ impl Qp {
             }
             None => None,
         };
-        let mut attrs = *attrs;
-        if self.caps.kind.is_datagram() {
-            attrs.path_mtu = Mtu::from_ib(self.dev.mtu());
-        }
         let mut result = Ok(());
         self.call(|engine, env| {
-            result = engine.modify(&attrs, env).map_err(|_| EINVAL);
+            result = engine.modify(attrs, env).map_err(|_| EINVAL);
             if result.is_err() {
                 return;
             }
@@ -415,7 +376,7 @@ impl Qp {
         }
         let mut env = Env {
             qp: self,
-            mem: PdMemory::new(&self.dev, self.pd, self.qpn, rcu),
+            mem: PdMemory::new(&self.dev, self.pd, self.serial, rcu),
             rcu,
             side,
             srq: None,
@@ -429,14 +390,28 @@ impl Qp {
         Some(result)
     }
 
+    /// Tells the owners of the CQs that an XRC target's receives completed on.
+    fn tell_xrc(&self) {
+        for _ in 0..XrcDue::MOST {
+            let next = self.inner.lock().side.xrc_due.take();
+            let Some((cq, due)) = next else {
+                break;
+            };
+            due.tell(&cq);
+        }
+    }
+
     /// Tells the owners of the CQs and of the QP what came up since the last time.
     fn tell(&self) {
         let due = core::mem::take(&mut self.inner.lock().side.due);
         if let Some(cq) = &self.send_cq {
             due.send.tell(cq);
         }
-        if let Some(cq) = due.recv_cq.as_ref().or(self.recv_cq.as_ref()) {
+        if let Some(cq) = &self.recv_cq {
             due.recv.tell(cq);
+        }
+        if self.xrcd.is_some() {
+            self.tell_xrc();
         }
         if let Some(srq) = due.srq {
             srq.tell();

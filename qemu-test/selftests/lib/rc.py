@@ -10,6 +10,7 @@ devices fa and fb of the `pair` topology.
 import contextlib
 import ctypes
 import ipaddress
+import json
 import mmap
 import os
 import subprocess
@@ -49,6 +50,15 @@ def shell(command):
     subprocess.run(
         ["bash", "-ec", f'. "{HERE}/ktap.sh"; . "{HERE}/driver.sh"; {command}'], check=True
     )
+
+
+def resources():
+    """How many objects of each kind the devices have."""
+    out = subprocess.run(["rdma", "-j", "resource", "show"], capture_output=True, check=True).stdout
+    return {
+        device["ifname"]: {key: device[key] for key in ("pd", "cq", "qp", "mr", "srq") if key in device}
+        for device in json.loads(out)
+    }
 
 
 def pattern(length, seed=0):

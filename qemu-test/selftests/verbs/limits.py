@@ -4,7 +4,6 @@
 """What a device says it can do, it can; what is beyond is refused, and nothing leaks."""
 
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -13,20 +12,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import pyverbs.enums as e
 from ktap import case, eq, main
 from pyverbs.qp import QP, QPCap, QPInitAttr
-from rc import Buffer, Endpoint, pair, pattern, shell, statuses
+from rc import Buffer, Endpoint, pair, pattern, resources, shell, statuses
 from states import refused
 from ud import datagrams
 
 KINDS = {"RC": e.IBV_QPT_RC, "UC": e.IBV_QPT_UC, "UD": e.IBV_QPT_UD}
-
-
-def resources():
-    """How many objects of each kind the devices have."""
-    out = subprocess.run(["rdma", "-j", "resource", "show"], capture_output=True, check=True).stdout
-    return {
-        device["ifname"]: {key: device[key] for key in ("pd", "cq", "qp", "mr", "srq") if key in device}
-        for device in json.loads(out)
-    }
 
 
 def create(end, kind, **cap):

@@ -7,7 +7,6 @@ import errno
 import os
 import signal
 import struct
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
@@ -16,7 +15,7 @@ from ktap import case, eq, main, raises
 from pyverbs.mr import MW, MWBind, MWBindInfo
 from pyverbs.pyverbs_error import PyverbsError, PyverbsRDMAError
 from pyverbs.wr import SendWR
-from rc import ALL_ACCESS, PAGE, Buffer, Endpoint, join, pair, pattern, shell, statuses
+from rc import ALL_ACCESS, PAGE, Buffer, Endpoint, join, pair, pattern, resources, shell, statuses
 from uverbs import dereg
 
 WRITE, READ = e.IBV_WR_RDMA_WRITE, e.IBV_WR_RDMA_READ
@@ -370,11 +369,6 @@ def killed():
             os._exit(1)
     eq(os.waitpid(child, 0)[1], signal.SIGKILL, "end of the child")
     eq(resources(), before, "resources")
-
-
-def resources():
-    """What `rdma resource` counts."""
-    return subprocess.run(["rdma", "resource"], capture_output=True, text=True, check=True).stdout
 
 
 if __name__ == "__main__":

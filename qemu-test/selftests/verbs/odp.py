@@ -17,7 +17,7 @@ from atomic_wr import atomic
 from ktap import Skip, case, eq, main, raises
 from pyverbs.mr import MR
 from pyverbs.wr import SGE
-from rc import ALL_ACCESS, PAGE, Buffer, pair, pattern, shell, statuses
+from rc import ALL_ACCESS, PAGE, Buffer, pair, pattern, resources, shell, statuses
 from uverbs import PREFETCH, PREFETCH_NO_FAULT, PREFETCH_WRITE, RawMR, advise
 
 WRITE, READ, SEND = e.IBV_WR_RDMA_WRITE, e.IBV_WR_RDMA_READ, e.IBV_WR_SEND
@@ -299,6 +299,7 @@ def in_the_midst():
 
 @case("R17 a process that dies in the midst of a fetch leaves nothing behind", limit=60)
 def killed():
+    before = resources()
     child = os.fork()
     if child == 0:
         try:
@@ -310,6 +311,7 @@ def killed():
         finally:
             os._exit(1)
     eq(os.waitpid(child, 0)[1], 9, "end of the child")
+    eq(resources(), before, "objects that are left")
 
 
 @case("ranges that wrap, and all of memory, are refused")

@@ -111,6 +111,31 @@ def longer():
         target.check_guards()
 
 
+@case("the longest datagram follows the MTU of the port, without a change of the queue pair")
+def port_mtu():
+    def link(mtu):
+        shell(f"ip -n a link set va mtu {mtu}; ip -n b link set vb mtu {mtu}")
+
+    with datagrams() as (x, y):
+        source, target = Buffer(x.pd, MTU), Buffer(y.pd, MTU + GRH)
+        source.put(pattern(MTU))
+        handle = x.handle(y)
+        try:
+            for mtu, longest, name in ((1500, 1024, e.IBV_MTU_1024), (4200, 4096, e.IBV_MTU_4096)):
+                link(mtu)
+                eq(x.qp.query(e.IBV_QP_PATH_MTU)[0].path_mtu, name, f"path MTU at {mtu}")
+                y.post_recv(target.sge())
+                x.send(handle, y.qp.qp_num, source.sge(longest))
+                x.good()
+                eq(y.good()[0].byte_len, longest + GRH, "byte_len")
+                eq(target.get(longest, at=GRH), pattern(MTU)[:longest], "data")
+            link(1500)
+            x.send(handle, y.qp.qp_num, source.sge(1025))
+            eq([status(wc) for wc in x.completions(1)], ["IBV_WC_LOC_LEN_ERR"], "one byte more")
+        finally:
+            link(4200)
+
+
 def dropped(x, y, handle, source, target, **how):
     """One datagram that must not arrive, then one that must."""
     y.post_recv(target.sge(), wr_id=5)

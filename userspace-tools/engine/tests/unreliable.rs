@@ -110,6 +110,26 @@ fn datagram_is_no_longer_than_the_mtu() {
     assert_eq!(posted, Err(PostError::Invalid));
 }
 
+/// What was posted before the port's MTU shrank goes out whole; what is posted after it may be no longer than that.
+#[test]
+fn datagrams_follow_the_mtu_of_the_port() {
+    let mut pair = pair(QpType::Ud);
+    let data = pair.ends[0].fill(0, 1024, 1);
+    pair.ends[1].recv(7, &[Endpoint::sge(0, 2000)]);
+    let [a, _] = &mut pair.ends;
+    let long = [Endpoint::sge(0, 1024)];
+    a.send(1, datagram(0x11, None), &long).unwrap();
+    a.qp.set_port_mtu(Mtu::M512);
+    let posted = a.send(2, datagram(0x11, None), &[Endpoint::sge(0, 513)]);
+    assert_eq!(posted, Err(PostError::TooLong));
+    pair.settle(100);
+    assert_eq!(pair.ends[1].env.recv_cq[0].byte_len, 40 + 1024);
+    assert_eq!(pair.ends[1].peek(40, 1024), data);
+    let [a, _] = &mut pair.ends;
+    a.qp.set_port_mtu(Mtu::M1024);
+    a.send(3, datagram(0x11, None), &long).unwrap();
+}
+
 /// A local error stops only the send queue of an unreliable queue pair, which can go on.
 #[test]
 fn send_queue_error_and_recovery() {
