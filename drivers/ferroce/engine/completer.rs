@@ -5,7 +5,6 @@
 use super::queue::Place;
 use super::queue::SendWqe;
 use super::sgl;
-use super::timer::FETCH_NS;
 use super::wire::NakCode;
 use super::wire::Operation;
 use super::wire::Syndrome;
@@ -210,7 +209,7 @@ impl<S: Store> Qp<S> {
             Err(MemError::Absent) => {
                 self.go_back();
                 self.req.recovering = Some(self.psn_at(self.req.furthest));
-                self.req.stalled = Some(now.after(FETCH_NS));
+                self.req.stalled.begin(now, self.psn_at(self.ring.head));
             }
             Err(_) => self.fail_send(WcStatus::LocProtErr, env),
         }

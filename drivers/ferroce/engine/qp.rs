@@ -332,23 +332,19 @@ impl<S: Store> Qp<S> {
         let waits = [
             self.req.deadline,
             self.req.rnr_until,
-            self.req.stalled,
-            self.resp.stalled,
+            self.req.stalled.until(),
+            self.resp.stalled.until(),
         ];
         waits.into_iter().flatten().min()
     }
 
     /// Time has come to what [`Qp::poll_timeout`] has said; harmless if it has not.
     pub fn handle_timeout(&mut self, now: Instant, env: &mut impl Env) {
-        for wait in [
-            &mut self.req.rnr_until,
-            &mut self.req.stalled,
-            &mut self.resp.stalled,
-        ] {
-            if wait.is_some_and(|at| at <= now) {
-                *wait = None;
-            }
+        if self.req.rnr_until.is_some_and(|at| at <= now) {
+            self.req.rnr_until = None;
         }
+        self.req.stalled.pass(now);
+        self.resp.stalled.pass(now);
         if self.req.deadline.is_some_and(|at| at <= now) {
             self.req.deadline = None;
             self.ack_timed_out(env);

@@ -3,7 +3,6 @@
 //! The peer's READs and atomics: answers that are on their way, and those kept in case they are asked for again
 //! (sections 9.7.5.1.2 to 9.7.5.1.5).
 
-use super::timer::FETCH_NS;
 use super::transmit::padded;
 use super::transmit::run;
 use super::transmit::Source;
@@ -317,10 +316,11 @@ impl<S: Store> Qp<S> {
         };
         let done = !entry.wanted();
         entry.next = k;
+        let at = entry.first.plus(k);
         if done {
             self.resp.answers += 1;
         }
-        self.resp.stalled = Some(self.polled.after(FETCH_NS));
+        self.resp.stalled.begin(self.polled, at);
     }
 
     /// Forgets all answers, sent or not.

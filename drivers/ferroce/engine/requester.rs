@@ -7,7 +7,7 @@ use super::credits::Limit;
 use super::queue::Place;
 use super::queue::SendWqe;
 use super::sgl;
-use super::timer::FETCH_NS;
+use super::timer::FetchWait;
 use super::transmit::padded;
 use super::transmit::run;
 use super::transmit::Source;
@@ -54,8 +54,8 @@ pub(super) struct Requester {
     pub(super) deadline: Option<Instant>,
     /// When sending goes on after RNR.
     pub(super) rnr_until: Option<Instant>,
-    /// When to look again for memory that is being fetched.
-    pub(super) stalled: Option<Instant>,
+    /// The wait for memory that is being fetched.
+    pub(super) stalled: FetchWait,
     /// The cursor has gone back and nothing has been acknowledged since: further complaints about PSNs before this one
     /// are about packets that were sent before.
     pub(super) recovering: Option<Psn>,
@@ -256,7 +256,7 @@ impl<S: Store> Qp<S> {
     /// The peer is not ready: nothing is sent before the time that it asked for, and then only the oldest request.
     fn held_back(&self) -> bool {
         let oldest = self.req.cursor.wqe == self.ring.head.wqe;
-        let waits = self.req.rnr_until.is_some() || self.req.stalled.is_some();
+        let waits = self.req.rnr_until.is_some() || self.req.stalled.until().is_some();
         waits || self.req.probing && !oldest
     }
 
@@ -405,7 +405,7 @@ impl<S: Store> Qp<S> {
             self.req.deadline = None;
         }
         self.forget_asking(place);
-        self.req.stalled = Some(self.polled.after(FETCH_NS));
+        self.req.stalled.begin(self.polled, self.psn_at(place));
     }
 
     /// The memory of the request at `place` has vanished between check and copy.

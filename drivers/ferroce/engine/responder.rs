@@ -3,13 +3,13 @@
 //! The responder: requests of the peer in the order of their PSNs, and the answers they get (sections 9.7.4, 9.8.3).
 
 use super::rnr_delay_ns;
+use super::timer::FetchWait;
 use super::wire::Credits;
 use super::wire::NakCode;
 use super::wire::Operation;
 use super::wire::Syndrome;
 use super::Count;
 use super::Env;
-use super::Instant;
 use super::MemError;
 use super::Packet;
 use super::Psn;
@@ -73,8 +73,8 @@ pub(super) struct Responder {
     pub(super) unanswered: u32,
     /// Remembered entries of which an answer is still to be sent.
     pub(super) answers: u32,
-    /// When to look again for the data of an answer, which is being fetched.
-    pub(super) stalled: Option<Instant>,
+    /// The wait for the data of an answer, which is being fetched.
+    pub(super) stalled: FetchWait,
 }
 
 /// Why a request is not executed.
@@ -223,7 +223,7 @@ impl<S: Store> Qp<S> {
         env: &mut impl Env,
     ) -> Option<Transmit> {
         let serves = self.state.receives() || self.state == QpState::Error && self.resp.closing;
-        if !serves || self.resp.stalled.is_some() {
+        if !serves || self.resp.stalled.until().is_some() {
             return None;
         }
         if let Some(t) = self.poll_answer(max_packets, env) {

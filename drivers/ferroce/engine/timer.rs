@@ -2,6 +2,8 @@
 
 //! Time: the caller's clock and the two encodings of delays that the wire and the verbs use.
 
+use super::Psn;
+
 /// A point on the caller's monotonic clock, in nanoseconds.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(pub u64);
@@ -14,8 +16,42 @@ impl Instant {
     }
 }
 
-/// How long to wait before memory that is being fetched is looked for again.
-pub(super) const FETCH_NS: u64 = 200_000;
+/// A wait for memory that is being fetched. Each look for the same memory waits twice as long as the one before: where
+/// a look takes longer than the first wait, nothing else would run, the fetch neither.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct FetchWait {
+    until: Option<Instant>,
+    /// The packet whose memory was absent last, and how often in a row.
+    at: Psn,
+    doublings: u32,
+}
+
+impl FetchWait {
+    const FIRST_NS: u64 = 200_000;
+    const DOUBLINGS: u32 = 5;
+
+    /// The memory of the packet `at` is absent now.
+    pub(super) fn begin(&mut self, now: Instant, at: Psn) {
+        self.doublings = match self.at == at {
+            true => Self::DOUBLINGS.min(self.doublings + 1),
+            false => 0,
+        };
+        self.at = at;
+        self.until = Some(now.after(Self::FIRST_NS << self.doublings));
+    }
+
+    /// When to look for it again.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// It is `now`: the wait may be over.
+    pub(super) fn pass(&mut self, now: Instant) {
+        if self.until.is_some_and(|at| at <= now) {
+            self.until = None;
+        }
+    }
+}
 
 /// The local ACK timeout for its 5-bit code: 4.096 µs · 2^code; `None` for 0, which means no timeout (section 9.7.6.1.3).
 pub fn ack_timeout_ns(code: u8) -> Option<u64> {

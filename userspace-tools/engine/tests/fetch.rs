@@ -143,6 +143,27 @@ fn waiting_ends_by_itself() {
     assert_eq!(pair.ends[0].sent(), [(1, Success)]);
 }
 
+/// A processor that needs longer for a look than the first wait lasts gets to fetch in the end.
+#[test]
+fn looks_for_the_same_memory_become_rarer() {
+    let mut pair = strict(QpType::Rc);
+    for wr_id in [1, 2] {
+        pair.ends[0].env.mem.page_out(KEY, 9);
+        let from = [Endpoint::sge(0, 64)];
+        pair.ends[0].send(wr_id, Endpoint::write(0), &from).unwrap();
+        let mut waits = Vec::new();
+        while pair.ends[0].env.mem.still_absent(KEY) > 0 {
+            pair.transmit(0);
+            let at = pair.ends[0].qp.poll_timeout().expect("a time to look");
+            waits.push((at.0 - pair.now.0) / 1000);
+            pair.run_for(at.0 - pair.now.0);
+        }
+        pair.settle(100);
+        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 6400, 6400]);
+    }
+    assert_eq!(pair.ends[0].sent(), [(1, Success), (2, Success)]);
+}
+
 #[test]
 fn unreliable_requests_wait_too() {
     let uc = (QpType::Uc, SendOp::Send);
