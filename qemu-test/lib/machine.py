@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import options as opt
+import tsc
 
 # Guest channels: the serial console, the command's output, runner messages, and
 # the terminal of a shell.
@@ -142,13 +143,20 @@ class Machine:
             "-device", f"virtio-net-pci,netdev=wire,mac={mac},host_mtu=9000,romfile=",
         ]
 
+    def _counter_rate(self):
+        """What the guest would find out itself, if the host were idle."""
+        if self.accel != "tcg" or self.options.icount:
+            return ""
+        rate = tsc.khz()
+        return f"tsc_early_khz={rate}" if rate else ""
+
     def _kernel_command_line(self):
         o = self.options
         words = [
             "rootfstype=virtiofs root=rootfs ro", f"init={opt.CLONE}/qemu-test/guest-init",
             "console=ttyS0 loglevel=5 panic=-1",
             # A busy host makes the clock watchdog distrust a good TSC.
-            "tsc=nowatchdog",
+            "tsc=nowatchdog", self._counter_rate(),
             "" if o.allow_dmesg else "oops=panic",
             "log_buf_len=4M" if o.kernel_dir else "", o.append,
         ]
