@@ -49,3 +49,23 @@ unsigned int ferroce_num_possible_cpus(void)
 {
 	return num_possible_cpus();
 }
+
+/* Whether vector registers may be used here, and the CPU has AVX and PCLMULQDQ. */
+bool ferroce_fpu_begin(void)
+{
+#ifdef CONFIG_X86_64
+	if (boot_cpu_has(X86_FEATURE_AVX) && boot_cpu_has(X86_FEATURE_PCLMULQDQ) &&
+	    irq_fpu_usable()) {
+		kernel_fpu_begin_mask(0);
+		return true;
+	}
+#endif
+	return false;
+}
+
+void ferroce_fpu_end(void)
+{
+#ifdef CONFIG_X86_64
+	kernel_fpu_end();
+#endif
+}

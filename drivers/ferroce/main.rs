@@ -19,7 +19,10 @@ mod verbs;
 
 use chardev::Chardev;
 use ferroce_bindings as bindings;
-use kernel_ext::ib::device::LinkType;
+use kernel_ext::{
+    crc,
+    ib::device::LinkType, //
+};
 
 module! {
     type: Ferroce,
@@ -54,6 +57,7 @@ struct Ferroce {
 
 impl kernel::Module for Ferroce {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        crc::choose()?;
         registry::open()?;
         let chardev =
             KBox::pin_init(Chardev::new(), GFP_KERNEL).inspect_err(|_| registry::close())?;

@@ -5,6 +5,7 @@
 pub(crate) mod bh_work;
 pub(crate) mod crc;
 pub(crate) mod dmabuf;
+mod fpu;
 pub(crate) mod global;
 pub(crate) mod ib;
 pub(crate) mod kmem;

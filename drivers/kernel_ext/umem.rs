@@ -2,7 +2,10 @@
 
 //! User memory pinned for a memory region, reached page by page.
 
-use super::ib::device::IbDevice;
+use super::{
+    crc::copy,
+    ib::device::IbDevice, //
+};
 use crate::bindings;
 use kernel::{
     error::from_err_ptr,
@@ -105,7 +108,7 @@ impl Umem {
         self.pieces(start, out.len(), |from, len| {
             // SAFETY: the pages are pinned, and `pieces` covers `out` exactly once. The process
             // may write meanwhile; these are plain bytes.
-            unsafe { core::ptr::copy_nonoverlapping(from, out.as_mut_ptr().add(done), len) };
+            unsafe { copy(out.as_mut_ptr().add(done), from, len) };
             done += len;
         })
     }
@@ -115,7 +118,7 @@ impl Umem {
         let mut done = 0;
         self.pieces(start, bytes.len(), |to, len| {
             // SAFETY: as in `read`.
-            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr().add(done), to, len) };
+            unsafe { copy(to, bytes.as_ptr().add(done), len) };
             done += len;
         })
     }

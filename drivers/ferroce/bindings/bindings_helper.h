@@ -52,6 +52,10 @@
 #include <rdma/rdma_user_rxe.h>
 #include <rdma/uverbs_ioctl.h>
 
+#ifdef CONFIG_X86_64
+#include <asm/fpu/api.h>
+#endif
+
 /* Macros that bindgen cannot evaluate. */
 static const gfp_t FERROCE_XA_FLAGS_ALLOC = XA_FLAGS_ALLOC;
 static const xa_mark_t FERROCE_XA_PRESENT = XA_PRESENT;
@@ -82,3 +86,5 @@ bool ferroce_irqs_disabled(void);
 bool ferroce_virt_addr_valid(const void *addr);
 struct page *ferroce_virt_to_page(const void *addr);
 unsigned int ferroce_num_possible_cpus(void);
+bool ferroce_fpu_begin(void);
+void ferroce_fpu_end(void);

@@ -7,6 +7,11 @@
 pub trait Crc {
     /// Takes `bytes` into `state`.
     fn update(&self, state: u32, bytes: &[u8]) -> u32;
+
+    /// Takes `first` and `then`.
+    fn chain(&self, state: u32, first: &[u8], then: &[u8]) -> u32 {
+        self.update(self.update(state, first), then)
+    }
 }
 
 /// Bytes that stand for the link header.
@@ -23,7 +28,7 @@ const BTH: usize = 12;
 /// The masked headers in front of a packet's BTH.
 #[derive(Copy, Clone)]
 pub struct Pseudo {
-    bytes: [u8; LINK + IP_MAX + UDP],
+    bytes: [u8; LINK + IP_MAX + UDP + BTH],
     len: usize,
 }
 
@@ -42,7 +47,7 @@ impl Pseudo {
         if udp.len() != if is_grh { 0 } else { UDP } {
             return None;
         }
-        let mut bytes = [0xff; LINK + IP_MAX + UDP];
+        let mut bytes = [0xff; LINK + IP_MAX + UDP + BTH];
         let len = LINK + ip.len() + udp.len();
         let (head, tail) = bytes.get_mut(LINK..len)?.split_at_mut(ip.len());
         head.copy_from_slice(ip);
@@ -59,18 +64,17 @@ impl Pseudo {
         Some(Self { bytes, len })
     }
 
-    /// The bytes to run the CRC over, from the ones that stand for the link header on.
-    pub fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or(&[])
-    }
-
-    /// The CRC's state after these headers and the 12 bytes of `bth`, whose fifth byte a router may change.
-    pub fn start(&self, crc: &impl Crc, bth: &[u8; BTH]) -> u32 {
-        let mut masked = *bth;
-        if let Some(byte) = masked.get_mut(4) {
-            *byte = 0xff;
+    /// All that the CRC begins with: these headers behind the ones that stand for the link header, and the 12 bytes of
+    /// `bth`, whose fifth byte a router may change.
+    fn with_bth(&mut self, bth: &[u8; BTH]) -> &[u8] {
+        let end = self.len + BTH;
+        if let Some(room) = self.bytes.get_mut(self.len..end) {
+            room.copy_from_slice(bth);
+            if let Some(byte) = room.get_mut(4) {
+                *byte = 0xff;
+            }
         }
-        crc.update(crc.update(!0, self.as_bytes()), &masked)
+        self.bytes.get(..end).unwrap_or(&[])
     }
 }
 
@@ -80,7 +84,7 @@ pub fn finish(state: u32) -> [u8; 4] {
 }
 
 /// ICRC of a packet; `body` is the BTH to the end of the pad. `None` if it is shorter than a BTH.
-pub fn icrc(crc: &impl Crc, pseudo: &Pseudo, body: &[u8]) -> Option<[u8; 4]> {
+pub fn icrc(crc: &impl Crc, mut pseudo: Pseudo, body: &[u8]) -> Option<[u8; 4]> {
     let (bth, rest) = body.split_first_chunk::<BTH>()?;
-    Some(finish(crc.update(pseudo.start(crc, bth), rest)))
+    Some(finish(crc.chain(!0, pseudo.with_bth(bth), rest)))
 }

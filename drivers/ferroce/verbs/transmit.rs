@@ -48,7 +48,11 @@ pub(super) struct KernelCrc;
 
 impl icrc::Crc for KernelCrc {
     fn update(&self, state: u32, bytes: &[u8]) -> u32 {
-        crc32_le(state, bytes)
+        crc32_le(state, &[bytes])
+    }
+
+    fn chain(&self, state: u32, first: &[u8], then: &[u8]) -> u32 {
+        crc32_le(state, &[first, then])
     }
 }
 
@@ -164,7 +168,7 @@ fn build(
         let body = segment.len() - ICRC;
         let (packet, crc) = segment.split_at_mut(body);
         write(i, packet).map_err(Failure::Memory)?;
-        crc.copy_from_slice(&icrc::icrc(&KernelCrc, &pseudo, packet).unwrap_or_default());
+        crc.copy_from_slice(&icrc::icrc(&KernelCrc, pseudo, packet).unwrap_or_default());
     }
     Ok(frame)
 }

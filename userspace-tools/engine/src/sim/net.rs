@@ -57,7 +57,7 @@ const UDP: [u8; 8] = [0xc0, 1, 0x12, 0xb7, 0, 0, 0, 0];
 
 fn icrc_of(body: &[u8]) -> [u8; 4] {
     let pseudo = icrc::Pseudo::new(&IP, &UDP).expect("headers of the right length");
-    icrc::icrc(&TableCrc, &pseudo, body).expect("a packet has a BTH")
+    icrc::icrc(&TableCrc, pseudo, body).expect("a packet has a BTH")
 }
 
 /// Packets on their way, by time of arrival.

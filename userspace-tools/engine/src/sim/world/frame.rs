@@ -74,7 +74,7 @@ pub fn wrap(family: Family, from: usize, to: usize, qpn: u32, body: &[u8]) -> Ve
         udp[6..].copy_from_slice(&[0, 0]);
     }
     let pseudo = icrc::Pseudo::new(&ip, &udp).expect("headers of the right length");
-    let icrc = icrc::icrc(&TableCrc, &pseudo, body).expect("a packet has a BTH");
+    let icrc = icrc::icrc(&TableCrc, pseudo, body).expect("a packet has a BTH");
     if family == Family::V6 {
         let sum = udp6_checksum(&ip, &udp, body, &icrc).to_be_bytes();
         udp[6..].copy_from_slice(&sum);
@@ -145,7 +145,7 @@ pub fn open(family: Family, host: usize, frame: &[u8]) -> Option<Opened> {
         return None;
     }
     let pseudo = icrc::Pseudo::new(ip, udp)?;
-    if icrc::icrc(&TableCrc, &pseudo, body)? != *icrc {
+    if icrc::icrc(&TableCrc, pseudo, body)? != *icrc {
         return None;
     }
     let mut grh = [0; 40];
