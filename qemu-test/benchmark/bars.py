@@ -3,6 +3,8 @@
 
 from dataclasses import dataclass
 
+from rows import BULK_BARS
+
 
 @dataclass(frozen=True)
 class Bar:
@@ -28,10 +30,8 @@ class Bar:
 
 def instruction_bars():
     """One CPU, event mode."""
-    bulk = ("send_64k_1qp", "send_1m_1qp", "read_64k_1qp", "read_1m_1qp",
-            "write_64k_8qp", "write_1m_8qp")
-    yield from (Bar(f"instr_{row}_MBps_ratio", 5, aim=7) for row in bulk)
-    yield from (Bar(f"instr_{row}_mtu1500_MBps_ratio", 6) for row in bulk)
+    yield from (Bar(f"instr_{row}_MBps_ratio", 5, aim=7) for row in BULK_BARS)
+    yield from (Bar(f"instr_{row}_mtu1500_MBps_ratio", 6) for row in BULK_BARS)
     yield Bar("instr_send_4k_1qp_MBps_ratio", 4)
     yield Bar("instr_send_64_1qp_per_s_ratio", 4)
     yield Bar("instr_latency_send_8_p50_us_ratio", 0.6, at_most=True)
@@ -48,9 +48,17 @@ def real_bars(lane):
         yield Bar(f"{lane}_latency_{verb}_8_p99_us_ratio", 0.5, at_most=True)
     yield from (Bar(f"{lane}_{verb}_64_1qp_per_s_ratio", 5) for verb in ("write", "send"))
     yield Bar(f"{lane}_write_64k_1qp_path1024_MBps_ratio", 6)
+    for one_in in (1000, 100):
+        yield from (Bar(f"{lane}_{verb}_64k_1qp_loss1in{one_in}_MBps_ratio", 10)
+                    for verb in ("write", "send", "read"))
 
 
-BARS = [*instruction_bars(), *real_bars("real"), *real_bars("real_default")]
+def engine_bars():
+    """On the host, at 4 KiB, without CRC and copy."""
+    yield from (Bar(f"engine_{verb}_4k_ns", 150, at_most=True) for verb in ("write", "send", "read"))
+
+
+BARS = [*instruction_bars(), *real_bars("real"), *real_bars("real_default"), *engine_bars()]
 
 
 def of_tcp(figures):

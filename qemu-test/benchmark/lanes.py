@@ -25,6 +25,7 @@ LANES = {
              ("--cpus", "2", "--cpu", "max,-erms,-fsrm"), False, 0.7),
         Lane("real_default", "real clock, two CPUs, QEMU's default CPU model",
              ("--cpus", "2", "--cpu", "qemu64"), False, 0.7),
+        Lane("host", "this host, no guest", (), False, 0),
     )
 }
 
@@ -36,4 +37,4 @@ def choose(clock, cpu):
         names.append("instr")
     if clock in ("real", "both"):
         names += {"max": ["real"], "default": ["real_default"]}.get(cpu, ["real", "real_default"])
-    return [LANES[name] for name in names]
+    return [LANES[name] for name in (*names, "host")]

@@ -54,8 +54,8 @@ def enter(side, cpu):
 def on(side, cpu, words, **more):
     """Starts a program on host a or b."""
     return subprocess.Popen(
-        [str(word) for word in words], stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT,
-        preexec_fn=lambda: enter(side, cpu), **more,
+        [str(word) for word in words], preexec_fn=lambda: enter(side, cpu),
+        **{"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, **more},
     )
 
 
@@ -156,6 +156,31 @@ class Server:
     def __exit__(self, *_):
         end(self.process)
         self.log.close()
+
+
+class Holder:
+    """A program that keeps something until its input ends."""
+
+    def __init__(self, side, words):
+        self.process = on(side, 0, words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        return self
+
+    def line(self, start):
+        """Its next line, which must start so."""
+        line = self.process.stdout.readline().strip()
+        if not line.startswith(start):
+            raise Failed(f"expected '{start} …', the program said: {line}")
+        return line
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            end(self.process)
+        self.process.stdout.close()
 
 
 def on_a(*words, timeout):

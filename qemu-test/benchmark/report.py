@@ -63,6 +63,16 @@ def bar_lines(figures):
     return lines
 
 
+def change_lines(changes):
+    """Lines: repeatable figures that differ from the last run that had them."""
+    if not changes:
+        return []
+    lines = ["changes since earlier runs, by more than the noise"]
+    for name, commit, old, new in changes:
+        lines.append(f"  {name:<48}{number(old):>8} -> {number(new):<8}{100 * (new / old - 1):+.1f}% since {commit}")
+    return lines
+
+
 def write_json(path, figures):
     """Flat: name → number."""
     path.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")

@@ -6,6 +6,7 @@ is better: MBps (10^6 bytes a second), per_s, us, ms.
 """
 
 from dataclasses import dataclass
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 ALL_LANES = ("instr", "real", "real_default")
@@ -35,23 +36,23 @@ def less_is_better(metric):
     return metric.rsplit("_", 1)[-1] in ("us", "ms")
 
 
-def bandwidth(verb, size, qps=1, mtu=JUMBO, path_mtu=None, **more):
+# A poller alone starves the only CPU of the instruction clock.
+def lanes_of(verb, qps):
+    """Where a row of perftest can be measured."""
+    return REAL if (verb, qps) == ("write", 1) else ALL_LANES
+
+
+def bandwidth(verb, size, qps=1, mtu=JUMBO, lanes=None):
     """A bandwidth row of perftest."""
-    name = f"{verb}_{size}_{qps}qp"
-    groups = ["bandwidth"]
-    if mtu != JUMBO:
-        name += f"_mtu{mtu}"
-    if path_mtu:
-        name += f"_path{path_mtu}"
-        groups = ["path"]
-    bar = size in ("64k", "1m") and (verb != "write" or qps == 8) and qps in (1, 8)
-    if not path_mtu and bar and (qps == 1 or verb == "write"):
-        groups.append("quick")
-    if verb == "write" and qps == 1:
-        # a poller alone starves the only CPU of that clock
-        more.setdefault("lanes", REAL)
-    args = {"verb": verb, "size": SIZES[size], "qps": qps, "path_mtu": path_mtu}
-    return Row(name, "bandwidth", args, tuple(groups), mtu=mtu, **more)
+    name = f"{verb}_{size}_{qps}qp" + (f"_mtu{mtu}" if mtu != JUMBO else "")
+    args = {"verb": verb, "size": SIZES[size], "qps": qps}
+    return Row(name, "bandwidth", args, ("bandwidth",), lanes or lanes_of(verb, qps), mtu)
+
+
+def variant(group, verb, suffix, lanes=None, **args):
+    """64 KiB on one QP, under another circumstance."""
+    args = {"verb": verb, "size": SIZES["64k"], "qps": 1, **args}
+    return Row(f"{verb}_64k_1qp_{suffix}", "bandwidth", args, (group,), lanes or lanes_of(verb, 1))
 
 
 def all_rows():
@@ -66,26 +67,48 @@ def all_rows():
     ]
     rows += [
         Row(f"{verb}_64_{qps}qp", "rate", {"verb": verb, "size": 64, "qps": qps}, ("rate",),
-            lanes=REAL if (verb, qps) == ("write", 1) else ALL_LANES)
+            lanes_of(verb, qps))
         for verb in ("write", "send", "read") for qps in QPS
+    ]
+    rows += [
+        Row(f"{verb}_64_1qp_list16", "rate",
+            {"verb": verb, "size": 64, "qps": 1, "post_list": 16}, ("rate",), lanes_of(verb, 1))
+        for verb in ("write", "send")
     ]
     rows += [
         Row(f"latency_{verb}_8", "latency", {"verb": verb}, ("latency",),
             lanes=REAL if verb == "write" else ALL_LANES)
         for verb in ("write", "send", "read", "atomic")
     ]
-    rows.append(Row("tcp", "iperf", {}, ("tcp", "quick"), no_driver=True))
+    rows += [
+        variant("path", verb, f"path{mtu}", path_mtu=mtu)
+        for verb in ("write", "send", "read") for mtu in (1024, 4096)
+    ]
+    rows += [
+        variant("loss", verb, f"loss1in{one_in}", lose_one_in=one_in)
+        for verb in ("write", "send", "read") for one_in in (1000, 100)
+    ]
+    rows += [variant("idle", "send", f"idle{idle}", idle=idle) for idle in (1000, 10000)]
+    rows += [
+        Row("region_1g", "region", {"mib": 1024}, ("region",)),
+        Row("connect", "connect", {}, ("connect",)),
+        Row("tcp", "iperf", {}, ("tcp", "quick"), no_driver=True),
+        Row("limit", "limit", {}, ("limit",), no_driver=True),
+        Row("engine", "engine", {}, ("engine",), lanes=("host",), no_driver=True),
+    ]
     return [mark_quick(row) for row in rows]
 
 
-ALSO_QUICK = ("send_4k_1qp", "send_64_1qp", "latency_send_8")
+# The rows of the bars under the instruction clock.
+BULK_BARS = ("send_64k_1qp", "send_1m_1qp", "read_64k_1qp", "read_1m_1qp", "write_64k_8qp",
+             "write_1m_8qp")
+QUICK = (*BULK_BARS, *(f"{row}_mtu1500" for row in BULK_BARS), "send_4k_1qp", "send_64_1qp",
+         "latency_send_8")
 
 
 def mark_quick(row):
-    """The rows of the bars under the instruction clock are in the group quick."""
-    if row.name in ALSO_QUICK:
-        return Row(**{**vars(row), "groups": (*row.groups, "quick")})
-    return row
+    """Puts a row into the group quick if it belongs there."""
+    return replace(row, groups=(*row.groups, "quick")) if row.name in QUICK else row
 
 
 ROWS = {row.name: row for row in all_rows()}
