@@ -7,13 +7,14 @@ import re
 # before is the stock kernel's boot and not ours to judge.
 READY = "ferroce-guest: ready"
 
+# guest-init tells itself what it thinks of the leaks that kmemleak suspects.
 TROUBLE = re.compile(
     r"Kernel panic|BUG:|WARNING:|Oops|general protection fault|Call Trace:|UBSAN:|KASAN:"
     r"|KCSAN:|unable to handle|kernel NULL pointer|hung_task|blocked for more than"
     r"|lockdep|possible (circular|recursive|irq lock)|bad unlock balance|suspicious RCU"
     r"|detected stalls|self-detected stall|soft lockup|scheduling while atomic"
     r"|list_(add|del) corruption|refcount_t:|unregister_netdevice: waiting|leaked"
-    r"|rust_kernel: panicked|kmemleak:|Bad page state|double free|slab .*corrupt"
+    r"|rust_kernel: panicked|kmemleak: (?!\d+ new)|Bad page state|double free|slab .*corrupt"
 )
 
 

@@ -11,11 +11,12 @@ import tty
 import console
 from machine import RunError
 
-BOOT_SECONDS = {"stock": 120, "lockdep": 400, "uml": 60, "uml-kasan": 120}
+BOOT_SECONDS = {"stock": 120, "lockdep": 900, "uml": 60, "uml-kasan": 120}
 # How long the second guest may go on after the first one failed.
 PEER_GRACE_SECONDS = 30
-# How long a guest may take from the end of its command to its last word.
-CLOSING_SECONDS = 20
+# How long a guest may take from the end of its command to its last word: with kmemleak all
+# memory is searched twice meanwhile.
+CLOSING_SECONDS = {"stock": 20, "lockdep": 240, "uml": 20, "uml-kasan": 60}
 PANIC_SECONDS = 5
 
 PANICKED = "the guest's kernel panicked"
@@ -137,7 +138,7 @@ class Run:
         if marker and b"\n" in rest:
             guest.pending = b""
             guest.status = int(rest.split(b"\n")[0])
-            guest.give(CLOSING_SECONDS, NOT_RUN, "the guest hangs after the end of its command")
+            guest.give(CLOSING_SECONDS[self.options.kernel], NOT_RUN, "the guest hangs after the end of its command")
         else:
             # Hold back what may be the beginning of the marker.
             cut = data.find(b"\x1e")
