@@ -21,6 +21,7 @@ use chardev::Chardev;
 use ferroce_bindings as bindings;
 use kernel_ext::{
     crc,
+    fetchers::Fetchers,
     ib::device::LinkType, //
 };
 
@@ -53,17 +54,21 @@ pub(crate) fn roce_v1() -> bool {
 struct Ferroce {
     chardev: Option<Pin<KBox<Chardev>>>,
     link_type: Option<LinkType<ibdev::Door>>,
+    /// Goes after all devices.
+    _fetchers: Fetchers,
 }
 
 impl kernel::Module for Ferroce {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         crc::choose()?;
+        let fetchers = Fetchers::new()?;
         registry::open()?;
         let chardev =
             KBox::pin_init(Chardev::new(), GFP_KERNEL).inspect_err(|_| registry::close())?;
         Ok(Ferroce {
             chardev: Some(chardev),
             link_type: Some(LinkType::register()),
+            _fetchers: fetchers,
         })
     }
 }

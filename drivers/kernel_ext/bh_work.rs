@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work that an object does soon, in softirq or in a process of the kernel's, on behalf of
-//! a caller that may not do it.
+//! Work that an object does soon, in softirq, on behalf of a caller that may not do it.
 //!
 //! Like [`super::timer`] it holds no reference to its owner: the owner holds the work,
 //! and dropping it waits for a call that runs.
@@ -23,7 +22,7 @@ use kernel::{
 
 /// What the work of a `T` is.
 pub(crate) trait Defer: Send + Sync {
-    /// Called without a lock held, in the context that it was scheduled for.
+    /// Called without a lock held, in softirq.
     fn deferred(&self);
 }
 
@@ -81,24 +80,13 @@ impl<T: Defer> BhWork<T> {
     /// Sees to it that the work is done in softirq after this, once for all calls so far. Any
     /// context.
     pub(crate) fn schedule(&self) {
-        // SAFETY: the kernel sets the pointer up before it loads modules.
-        self.queue(unsafe { bindings::system_bh_wq });
-    }
-
-    /// The same for a work that sleeps, in a process of the kernel's.
-    pub(crate) fn schedule_in_process(&self) {
-        // SAFETY: as above.
-        self.queue(unsafe { bindings::system_dfl_wq });
-    }
-
-    fn queue(&self, queue: *mut bindings::workqueue_struct) {
         self.used.store(true, Ordering::Release);
         // SAFETY: the work is initialised and lives as long as `self`; the queue is the
-        // kernel's and lives for ever.
+        // kernel's, is there before modules are and lives for ever.
         unsafe {
             bindings::queue_work_on(
                 bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
-                queue,
+                bindings::system_bh_wq,
                 self.raw.get(),
             )
         };

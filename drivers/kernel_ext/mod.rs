@@ -5,9 +5,11 @@
 pub(crate) mod bh_work;
 pub(crate) mod crc;
 pub(crate) mod dmabuf;
+pub(crate) mod fetchers;
 mod fpu;
 pub(crate) mod global;
 pub(crate) mod ib;
+pub(crate) mod implicit;
 pub(crate) mod kmem;
 pub(crate) mod lock;
 pub(crate) mod multicast;
@@ -27,3 +29,4 @@ pub(crate) mod uapi;
 pub(crate) mod udp;
 pub(crate) mod umem;
 pub(crate) mod wait;
+mod wanted;

@@ -7,36 +7,55 @@
 //! work item and says `EAGAIN`. Page addresses are followed under the lock of [`State`] only.
 //! The MMU notifier takes them away under the same lock before the page gets another use;
 //! that, and the check for a notifier that ran while pages were fetched, is what makes it
-//! safe. Order of locks: `fetching`, the core's `umem_mutex`, `state`.
+//! safe. Order of locks: `changing`, `state`.
 //!
-//! C side: include/rdma/ib_umem_odp.h, include/linux/hmm.h, include/linux/mmu_notifier.h.
+//! A fetch may last for ever, where a file system or another process (`userfaultfd(2)`) has to
+//! deliver the page. So nobody waits for one: the work holds a reference.
+//!
+//! C side: include/linux/hmm.h, include/linux/mmu_notifier.h.
 
 use super::{
-    bh_work::{
-        BhWork,
-        Defer, //
-    },
-    ib::device::IbDevice,
+    fetchers,
     kmem::is_mapped,
     lock::{
         new_bh_lock,
         BhLock, //
+    },
+    wanted::{
+        Wanted,
+        WantedList, //
     },
 };
 use crate::bindings;
 use core::{
     mem::offset_of,
     ops::Range,
-    sync::atomic::AtomicU64, //
+    sync::atomic::{
+        AtomicBool,
+        AtomicU64,
+        Ordering, //
+    },
 };
 use kernel::{
-    error::from_err_ptr,
-    new_mutex,
+    error::to_result,
+    impl_has_work,
+    mm::{
+        Mm,
+        MmWithUser, //
+    },
+    new_mutex, new_work,
     page::PAGE_SIZE,
     prelude::*,
     sync::{
+        aref::ARef,
         Arc,
         Mutex, //
+    },
+    time::msecs_to_jiffies,
+    types::Opaque,
+    workqueue::{
+        Work,
+        WorkItem, //
     },
 };
 
@@ -49,11 +68,12 @@ const FLAGS: usize = WRITABLE | FAILED;
 /// Pages that are fetched with one call.
 const BATCH: usize = 512;
 /// Pages that are fetched ahead of the first access to them.
-const AHEAD: usize = 2048;
+pub(super) const AHEAD: usize = 2048;
 /// Pages that are taken away at once.
 const STRIDE: usize = 64;
-/// Ranges that may wait to be fetched. One too many is asked for again by whoever wants it.
-const WAITING: usize = 8;
+/// How often, and each time for how long, pages that change meanwhile are fetched again.
+const ROUNDS: usize = 8;
+const PATIENCE_MS: u32 = 1000;
 
 static NOTIFIER: bindings::mmu_interval_notifier_ops = bindings::mmu_interval_notifier_ops {
     invalidate: Some(Odp::invalidated),
@@ -61,20 +81,11 @@ static NOTIFIER: bindings::mmu_interval_notifier_ops = bindings::mmu_interval_no
     invalidate_finish: None,
 };
 
-/// Pages to be fetched.
-#[derive(Clone, Default)]
-struct Wanted {
-    pages: Range<usize>,
-    write: bool,
-}
-
 /// What the lock guards.
 struct State {
     /// Kernel address of each page and its flags; without an address it is absent.
     pages: KVVec<usize>,
-    wanted: [Wanted; WAITING],
-    /// How many of them wait.
-    waiting: usize,
+    wanted: WantedList,
 }
 
 impl State {
@@ -83,54 +94,22 @@ impl State {
             entry & !FLAGS != 0 && (!write || entry & WRITABLE != 0) //
         })
     }
-
-    /// Has pages fetched; says whether that is news.
-    fn want(&mut self, pages: Range<usize>, write: bool) -> bool {
-        let known = self.wanted.iter().take(self.waiting).any(|wanted| {
-            let inside = wanted.pages.start <= pages.start && pages.end <= wanted.pages.end;
-            inside && wanted.write >= write
-        });
-        match self.wanted.get_mut(self.waiting) {
-            Some(free) if !known => {
-                *free = Wanted { pages, write };
-                self.waiting += 1;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    fn next_wanted(&mut self) -> Option<Wanted> {
-        self.waiting = self.waiting.checked_sub(1)?;
-        self.wanted.get(self.waiting).cloned()
-    }
-}
-
-/// The core's object, with its notifier.
-struct Umem(*mut bindings::ib_umem_odp);
-
-impl Drop for Umem {
-    fn drop(&mut self) {
-        // SAFETY: it came from `ib_umem_odp_get` and is released once. Returns when no
-        // notifier runs any more.
-        unsafe { bindings::ib_umem_odp_release(self.0) };
-    }
 }
 
 /// Memory of a process that is fetched on demand. Dropping it may sleep.
-///
-/// The fields are dropped in this order: the work uses all others, the notifier of the umem
-/// uses the state.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Odp {
     #[pin]
-    work: BhWork<Odp>,
-    umem: Umem,
-    /// One at a time fills the core's list of page frames.
+    work: Work<Odp>,
+    notifier: Opaque<bindings::mmu_interval_notifier>,
+    /// The notifier is with the memory manager.
+    watching: AtomicBool,
+    /// Held while pages are taken away, until they are marked dirty.
     #[pin]
-    fetching: Mutex<()>,
+    changing: Mutex<()>,
     #[pin]
     state: BhLock<State>,
+    mm: ARef<Mm>,
     /// Address of the first page in the process.
     first: usize,
     /// Where the region starts in it.
@@ -138,69 +117,71 @@ pub(crate) struct Odp {
     len: usize,
 }
 
-// SAFETY: the core's object locks itself; the rest is `Send` and `Sync`.
+impl_has_work! {
+    impl HasWork<Self> for Odp { self.work }
+}
+
+// SAFETY: the memory manager locks the notifier itself; the rest is `Send` and `Sync`.
 unsafe impl Send for Odp {}
 // SAFETY: as above.
 unsafe impl Sync for Odp {}
 
 impl Odp {
-    /// Watches `len` bytes at `addr` of the current process for `access` (`IB_ACCESS_*`, with
-    /// that for on-demand paging), and takes the pages that are there.
+    /// Watches `len` bytes at `addr` of the current process, and takes the pages that are
+    /// there.
     ///
-    /// Fails as `ib_umem_odp_get` does: `EOVERFLOW` for a range that wraps, `EINVAL` for no
-    /// bytes, `ENOMEM`. The result is dropped before the device is.
-    pub(crate) fn watch(
-        ibdev: IbDevice,
-        addr: usize,
-        len: usize,
-        access: i32,
-    ) -> Result<Arc<Self>> {
-        // SAFETY: the device is registered, and we run in the context of the process. Until
-        // `private` is set below the notifier does nothing but count.
-        let raw =
-            unsafe { bindings::ib_umem_odp_get(ibdev.as_ptr(), addr, len, access, &NOTIFIER) };
-        let umem = Umem(from_err_ptr(raw)?);
-        // SAFETY: the object is ours, and these fields never change.
-        let (first, last) = unsafe {
-            let tree = &(*raw).notifier.interval_tree;
-            (tree.start, tree.last)
-        };
-        let offset = addr - first;
-        let count = (last - first) / PAGE_SIZE + 1;
+    /// Fails with `EOVERFLOW` for a range that wraps, `EINVAL` for no bytes, `ENOMEM`.
+    pub(crate) fn watch(addr: usize, len: usize) -> Result<Arc<Self>> {
+        let current = kernel::current!();
+        let odp = Self::watch_in(current.mm().ok_or(ESRCH)?, addr, len)?;
+        let (pages, _) = odp.pages_of(0, len)?;
+        // A page that is not there yet is fetched when it is wanted.
+        let _ = odp.fetch(pages, false, false);
+        Ok(odp)
+    }
+
+    /// The same for the process that `mm` is of, without its pages.
+    pub(super) fn watch_in(mm: &MmWithUser, addr: usize, len: usize) -> Result<Arc<Self>> {
+        let end = addr.checked_add(len).ok_or(EOVERFLOW)?;
+        let end = end.checked_next_multiple_of(PAGE_SIZE).ok_or(EOVERFLOW)?;
+        let offset = addr % PAGE_SIZE;
+        let first = addr - offset;
         let state = State {
-            pages: KVVec::from_elem(0, count, GFP_KERNEL_ACCOUNT)?,
-            wanted: Default::default(),
-            waiting: 0,
+            pages: KVVec::from_elem(
+                0,
+                (end - first) / PAGE_SIZE,
+                GFP_KERNEL_ACCOUNT | kernel::alloc::flags::__GFP_NOWARN,
+            )?,
+            wanted: WantedList::default(),
         };
         let odp = Arc::pin_init(
             pin_init!(Self {
-                work <- BhWork::new(),
-                umem,
-                fetching <- new_mutex!(()),
+                work <- new_work!("Odp::work"),
+                notifier: Opaque::new(bindings::mmu_interval_notifier::default()),
+                watching: AtomicBool::new(false),
+                changing <- new_mutex!((), "Odp::changing"),
                 state <- new_bh_lock!(state, "Odp::state"),
+                mm: ARef::from(&**mm),
                 first,
                 offset,
                 len,
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
-        BhWork::bind(&odp, |odp| &odp.work)?;
-        // SAFETY: the notifier reads it under this mutex. The object does not move, and its
-        // drop waits for the notifier.
-        unsafe {
-            bindings::mutex_lock(&mut (*raw).umem_mutex);
-            (*raw).private = Arc::as_ptr(&odp).cast_mut().cast();
-            bindings::mutex_unlock(&mut (*raw).umem_mutex);
-        }
-        // A page that is not there yet is fetched when it is wanted.
-        let _ = odp.fetch(0..count, false, false);
+        // SAFETY: the process's memory has users. The notifier does not move, and the drop of
+        // the object takes it back first.
+        to_result(unsafe {
+            let notifier = odp.notifier.get();
+            bindings::mmu_interval_notifier_insert(
+                notifier,
+                mm.as_raw().cast(),
+                first,
+                end - first,
+                &NOTIFIER,
+            )
+        })?;
+        odp.watching.store(true, Ordering::Release);
         Ok(odp)
-    }
-
-    /// Whether pages may be fetched for writing.
-    pub(crate) fn writable(&self) -> bool {
-        // SAFETY: the object is alive, and the flag never changes.
-        unsafe { (*self.umem.0).umem.writable() != 0 }
     }
 
     /// The pages of a part of the region, and where it starts in the first. `EFAULT` outside.
@@ -221,14 +202,14 @@ impl Odp {
     /// Fails with `EAGAIN` when pages are absent, which are then being fetched; with `EFAULT`
     /// when that was tried and failed, or outside of the region. Then `f` is not called.
     fn pieces(
-        &self,
+        this: &Arc<Self>,
         start: usize,
         len: usize,
         write: bool,
         mut f: impl FnMut(*mut u8, usize),
     ) -> Result {
-        let (pages, mut inside) = self.pages_of(start, len)?;
-        let mut state = self.state.lock();
+        let (pages, mut inside) = this.pages_of(start, len)?;
+        let mut state = this.state.lock();
         let mut absent = false;
         for page in pages.clone() {
             let there = state.is_there(page, write);
@@ -241,10 +222,10 @@ impl Odp {
             absent |= !there;
         }
         if absent {
-            let news = state.want(pages, write);
+            let news = state.wanted.add(pages, write);
             drop(state);
             if news {
-                self.work.schedule_in_process();
+                fetchers::start(this);
             }
             return Err(EAGAIN);
         }
@@ -260,9 +241,9 @@ impl Odp {
     }
 
     /// Copies from byte `start` of the region. Fails as [`Self::pieces`] does.
-    pub(crate) fn read(&self, start: usize, out: &mut [u8]) -> Result {
+    pub(crate) fn read(this: &Arc<Self>, start: usize, out: &mut [u8]) -> Result {
         let mut done = 0;
-        self.pieces(start, out.len(), false, |from, len| {
+        Self::pieces(this, start, out.len(), false, |from, len| {
             // SAFETY: the page is there while the lock is held, and the pieces cover `out`
             // exactly once. The process may write meanwhile; these are plain bytes.
             unsafe { core::ptr::copy_nonoverlapping(from, out.as_mut_ptr().add(done), len) };
@@ -271,9 +252,9 @@ impl Odp {
     }
 
     /// Copies to byte `start` of the region. Fails as [`Self::pieces`] does.
-    pub(crate) fn write(&self, start: usize, bytes: &[u8]) -> Result {
+    pub(crate) fn write(this: &Arc<Self>, start: usize, bytes: &[u8]) -> Result {
         let mut done = 0;
-        self.pieces(start, bytes.len(), true, |to, len| {
+        Self::pieces(this, start, bytes.len(), true, |to, len| {
             // SAFETY: as in `read`; the page is writable.
             unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr().add(done), to, len) };
             done += len;
@@ -282,13 +263,17 @@ impl Odp {
 
     /// Calls `f` with the aligned word at byte `start`. Fails as [`Self::pieces`] does, and
     /// with `EINVAL` if it is not aligned.
-    pub(crate) fn word<R>(&self, start: usize, f: impl FnOnce(&AtomicU64) -> R) -> Result<R> {
-        if (self.offset + start) % 8 != 0 {
+    pub(crate) fn word<R>(
+        this: &Arc<Self>,
+        start: usize,
+        f: impl FnOnce(&AtomicU64) -> R,
+    ) -> Result<R> {
+        if (this.offset + start) % 8 != 0 {
             return Err(EINVAL);
         }
         let mut f = Some(f);
         let mut result = None;
-        self.pieces(start, 8, true, |at, _| {
+        Self::pieces(this, start, 8, true, |at, _| {
             // SAFETY: eight aligned bytes of one page, there while the lock is held.
             let word = unsafe { AtomicU64::from_ptr(at.cast()) };
             result = f.take().map(|f| f(word));
@@ -297,17 +282,17 @@ impl Odp {
     }
 
     /// Has absent pages of a part of the region fetched, not too many. Any context.
-    pub(crate) fn prefetch(&self, start: usize, len: usize, write: bool) {
-        let Ok((pages, _)) = self.pages_of(start, len) else {
+    pub(crate) fn prefetch(this: &Arc<Self>, start: usize, len: usize, write: bool) {
+        let Ok((pages, _)) = this.pages_of(start, len) else {
             return;
         };
         let end = pages.end.min(pages.start + AHEAD);
-        let mut state = self.state.lock();
+        let mut state = this.state.lock();
         let absent = (pages.start..end).find(|&page| !state.is_there(page, write));
-        let news = absent.is_some_and(|from| state.want(from..end, write));
+        let news = absent.is_some_and(|from| state.wanted.add(from..end, write));
         drop(state);
         if news {
-            self.work.schedule_in_process();
+            fetchers::start(this);
         }
     }
 
@@ -332,49 +317,83 @@ impl Odp {
     }
 
     fn fetch_batch(&self, pages: Range<usize>, write: bool, fault: bool) -> Result {
-        let mask = match write {
-            true => bindings::hmm_pfn_flags_HMM_PFN_WRITE,
-            false => 0,
-        };
-        let umem = self.umem.0;
-        let at = self.first + pages.start * PAGE_SIZE;
-        let _one = self.fetching.lock();
-        // SAFETY: the object is alive. On success `umem_mutex` is held and the page frames of
-        // the range are as the process has them, until we drop it: the notifier wants it too.
-        let done = unsafe {
-            bindings::ib_umem_odp_map_dma_and_lock(
-                umem,
-                at as u64,
-                (pages.len() * PAGE_SIZE) as u64,
-                mask as u64,
-                fault,
-            )
-        };
-        if done < 0 {
-            return Err(Error::from_errno(done));
-        }
-        let mut all = true;
-        let mut state = self.state.lock();
-        for page in pages {
-            // SAFETY: the list has an entry for each page of the region, and nobody else
-            // writes to it while we hold `fetching`.
-            let pfn = unsafe { *(*umem).map.pfn_list.add(page) };
-            match (state.pages.get_mut(page), address(pfn)) {
-                (Some(entry), Some(address)) => *entry = address,
-                _ => all = false,
+        let mm = self.mm.mmget_not_zero().ok_or(EINVAL)?;
+        // The last user of memory takes it apart, which is not for us to do here.
+        let _mm = MmWithUser::into_mmput_async(mm);
+        let mut frames = KVec::from_elem(0usize, pages.len(), GFP_KERNEL)?;
+        let flags = match (fault, write) {
+            (false, _) => 0,
+            (true, false) => bindings::hmm_pfn_flags_HMM_PFN_REQ_FAULT,
+            (true, true) => {
+                bindings::hmm_pfn_flags_HMM_PFN_REQ_FAULT
+                    | bindings::hmm_pfn_flags_HMM_PFN_REQ_WRITE
             }
+        };
+        let mut range = bindings::hmm_range {
+            notifier: self.notifier.get(),
+            start: self.first + pages.start * PAGE_SIZE,
+            end: self.first + pages.end * PAGE_SIZE,
+            hmm_pfns: frames.as_mut_ptr(),
+            default_flags: flags,
+            ..Default::default()
+        };
+        for _ in 0..ROUNDS {
+            let patience = msecs_to_jiffies(PATIENCE_MS);
+            // SAFETY: the memory has users, the notifier is inserted, each page has an entry.
+            to_result(unsafe { bindings::hmm_range_fault_unlocked_timeout(&mut range, patience) })?;
+            let mut state = self.state.lock();
+            // SAFETY: the notifier writes the number under this lock.
+            if unsafe { (*self.notifier.get()).invalidate_seq } != range.notifier_seq {
+                continue;
+            }
+            let mut all = true;
+            for (page, &frame) in pages.clone().zip(frames.iter()) {
+                match (state.pages.get_mut(page), address(frame)) {
+                    (Some(entry), Some(address)) => *entry = address,
+                    _ => all = false,
+                }
+            }
+            return match all || !fault {
+                true => Ok(()),
+                false => Err(EFAULT),
+            };
         }
-        drop(state);
-        // SAFETY: the mutex is held, see above.
-        unsafe { bindings::mutex_unlock(&mut (*umem).umem_mutex) };
-        match all || !fault {
-            true => Ok(()),
-            false => Err(EFAULT),
+        Err(EBUSY)
+    }
+
+    /// Fetches pages; marks what cannot be had, so that who wants it is told.
+    pub(super) fn fetch_or_mark(&self, wanted: &Wanted) {
+        let Wanted { pages, write } = wanted;
+        let mut from = pages.start;
+        while from < pages.end {
+            let to = pages.end.min(from + BATCH);
+            // What changes all the time is asked for again.
+            if matches!(self.fetch_batch(from..to, *write, true), Err(e) if e != EBUSY) {
+                self.fetch_each(from..to, *write);
+            }
+            from = to;
         }
     }
 
+    /// Fetches page by page: a hole does not keep its neighbours away.
+    fn fetch_each(&self, pages: Range<usize>, write: bool) {
+        for page in pages {
+            let failed =
+                matches!(self.fetch_batch(page..page + 1, write, true), Err(e) if e != EBUSY);
+            if let Some(entry) = self.state.lock().pages.get_mut(page).filter(|_| failed) {
+                *entry |= FAILED;
+            }
+        }
+    }
+
+    /// Whether no page of `pages` is there.
+    pub(super) fn is_empty(&self, pages: Range<usize>) -> bool {
+        let state = self.state.lock();
+        pages.into_iter().all(|page| !state.is_there(page, false))
+    }
+
     /// The pages between two addresses of the process are about to change: forgets them.
-    /// `umem_mutex` is held.
+    /// `changing` is held.
     fn forget(&self, start: usize, end: usize) {
         let count = self.state.lock().pages.len();
         let mut page = start.saturating_sub(self.first) / PAGE_SIZE;
@@ -406,28 +425,31 @@ impl Odp {
     ///
     /// # Safety
     ///
-    /// `notifier` is that of an `ib_umem_odp` whose `private` is null or an `Odp` whose drop
-    /// waits for us. May sleep if `range` says so.
+    /// `notifier` is that of an `Odp` whose drop takes it back first. May sleep if `range` says
+    /// so.
     unsafe extern "C" fn invalidated(
         notifier: *mut bindings::mmu_interval_notifier,
         range: *const bindings::mmu_notifier_range,
         seq: usize,
     ) -> bool {
-        // SAFETY: by our contract; the mutex guards `private` and the sequence number.
-        unsafe {
-            if !bindings::mmu_notifier_range_blockable(range) {
-                return false;
-            }
-            let umem = notifier
-                .byte_sub(offset_of!(bindings::ib_umem_odp, notifier))
-                .cast::<bindings::ib_umem_odp>();
-            bindings::mutex_lock(&mut (*umem).umem_mutex);
-            bindings::mmu_interval_set_seq(notifier, seq);
-            if let Some(odp) = (*umem).private.cast::<Odp>().as_ref() {
-                odp.forget((*range).start, (*range).end);
-            }
-            bindings::mutex_unlock(&mut (*umem).umem_mutex);
+        // SAFETY: by our contract.
+        let (odp, start, end, may_sleep) = unsafe {
+            let odp = notifier.byte_sub(offset_of!(Odp, notifier)).cast::<Odp>();
+            let may_sleep = bindings::mmu_notifier_range_blockable(range);
+            (&*odp, (*range).start, (*range).end, may_sleep)
+        };
+        let changing = match may_sleep {
+            true => Some(odp.changing.lock()),
+            false => odp.changing.try_lock(),
+        };
+        if changing.is_none() {
+            return false;
         }
+        let state = odp.state.lock();
+        // SAFETY: the notifier is valid, and this is the lock under which the number is read.
+        unsafe { bindings::mmu_interval_set_seq(notifier, seq) };
+        drop(state);
+        odp.forget(start, end);
         true
     }
 }
@@ -436,15 +458,15 @@ impl Odp {
 #[pinned_drop]
 impl PinnedDrop for Odp {
     fn drop(self: Pin<&mut Self>) {
-        self.work.cancel();
-        let umem = self.umem.0;
-        // SAFETY: the object lives until the fields are dropped; the mutex keeps the notifier
-        // from giving the pages away meanwhile.
-        unsafe {
-            bindings::mutex_lock(&mut (*umem).umem_mutex);
-            self.forget(self.first, usize::MAX);
-            bindings::mutex_unlock(&mut (*umem).umem_mutex);
+        if !self.watching.load(Ordering::Acquire) {
+            return;
         }
+        // Under the mutex the notifier does not give the pages away meanwhile.
+        let changing = self.changing.lock();
+        self.forget(self.first, usize::MAX);
+        drop(changing);
+        // SAFETY: it was inserted. Returns when no call of it runs any more.
+        unsafe { bindings::mmu_interval_notifier_remove(self.notifier.get()) };
     }
 }
 
@@ -463,35 +485,16 @@ fn address(pfn: usize) -> Option<usize> {
     Some(address as usize | if writable { WRITABLE } else { 0 })
 }
 
-impl Defer for Odp {
-    /// Fetches what is wanted; marks what cannot be had, so that who wants it is told.
-    fn deferred(&self) {
+impl WorkItem for Odp {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
         loop {
-            let next = self.state.lock().next_wanted();
-            let Some(Wanted { pages, write }) = next else {
+            let next = this.state.lock().wanted.take();
+            let Some(wanted) = next else {
                 return;
             };
-            let mut from = pages.start;
-            while from < pages.end {
-                let to = pages.end.min(from + BATCH);
-                if self.fetch_batch(from..to, write, true).is_err() {
-                    self.fetch_each(from..to, write);
-                }
-                from = to;
-            }
-        }
-    }
-}
-
-impl Odp {
-    /// Fetches page by page: a hole does not keep its neighbours away.
-    fn fetch_each(&self, pages: Range<usize>, write: bool) {
-        for page in pages {
-            if self.fetch_batch(page..page + 1, write, true).is_err() {
-                if let Some(entry) = self.state.lock().pages.get_mut(page) {
-                    *entry |= FAILED;
-                }
-            }
+            this.fetch_or_mark(&wanted);
         }
     }
 }

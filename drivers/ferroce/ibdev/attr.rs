@@ -82,7 +82,9 @@ fn on_demand() -> bindings::ib_odp_caps {
         | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_FLUSH
         | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC_WRITE;
     let mut caps = ib_odp_caps {
-        general_caps: ib_odp_general_cap_bits_IB_ODP_SUPPORT.into(),
+        general_caps: (ib_odp_general_cap_bits_IB_ODP_SUPPORT
+            | ib_odp_general_cap_bits_IB_ODP_SUPPORT_IMPLICIT)
+            .into(),
         ..Default::default()
     };
     caps.per_transport_caps.rc_odp_caps = reliable;

@@ -12,6 +12,7 @@ use crate::{
     engine::MemError,
     kernel_ext::{
         ib::Advice,
+        implicit::Implicit,
         odp::Odp, //
     },
 };
@@ -23,8 +24,13 @@ use kernel::{
     },
 };
 
+enum OnDemand {
+    Some(Arc<Odp>),
+    All(Arc<Implicit>),
+}
+
 /// The memory on demand under `lkey`, and the place in it of `addr..addr + len`.
-fn find(pd: &Pd, lkey: u32, addr: u64, len: u64, write: bool) -> Result<(Arc<Odp>, usize)> {
+fn find(pd: &Pd, lkey: u32, addr: u64, len: u64, write: bool) -> Result<(OnDemand, usize)> {
     let needed = if write { mr::LOCAL_WRITE } else { 0 };
     let rcu = rcu::read_lock();
     let mr = pd.dev.mrs.get(lkey >> 8, &rcu);
@@ -37,7 +43,8 @@ fn find(pd: &Pd, lkey: u32, addr: u64, len: u64, write: bool) -> Result<(Arc<Odp
             _ => EINVAL,
         })?;
     match &mr.backing {
-        Backing::OnDemand(odp) => Ok((odp.clone(), start)),
+        Backing::OnDemand(odp) => Ok((OnDemand::Some(odp.clone()), start)),
+        Backing::Implicit(all) => Ok((OnDemand::All(all.clone()), start)),
         _ => Err(EINVAL),
     }
 }
@@ -48,12 +55,14 @@ fn find(pd: &Pd, lkey: u32, addr: u64, len: u64, write: bool) -> Result<(Arc<Odp
 /// demand, `EPERM` for writing where it is not allowed, `EFAULT` outside of the region and,
 /// if it is to be done now, where there is no memory.
 pub(crate) fn advise(pd: &Pd, advice: Advice, lkey: u32, addr: u64, len: u64) -> Result {
-    let (odp, start) = find(pd, lkey, addr, len, advice.write)?;
+    let (memory, start) = find(pd, lkey, addr, len, advice.write)?;
     let len = usize::try_from(len)?;
-    if advice.now || !advice.fault {
-        odp.fetch_now(start, len, advice.write, advice.fault)
-    } else {
-        odp.prefetch(start, len, advice.write);
-        Ok(())
+    let Advice { write, fault, now } = advice;
+    match (memory, now || !fault) {
+        (OnDemand::Some(odp), true) => odp.fetch_now(start, len, write, fault)?,
+        (OnDemand::Some(odp), false) => Odp::prefetch(&odp, start, len, write),
+        (OnDemand::All(all), true) => all.fetch_now(start, len, write, fault)?,
+        (OnDemand::All(all), false) => Implicit::prefetch(&all, start, len, write),
     }
+    Ok(())
 }

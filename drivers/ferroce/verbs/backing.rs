@@ -13,6 +13,7 @@ use crate::{
     engine::MemError,
     kernel_ext::{
         dmabuf::DmaBuf,
+        implicit::Implicit,
         kmem::DirectMap,
         odp::Odp,
         umem::Umem, //
@@ -32,6 +33,8 @@ pub(super) enum Backing {
     User(Umem),
     /// Pages of a process that are fetched when they are wanted.
     OnDemand(Arc<Odp>),
+    /// All memory of a process, fetched in the same way; byte 0 is address 0.
+    Implicit(Arc<Implicit>),
     /// Memory of another driver.
     Shared(DmaBuf),
     /// All kernel memory, of which byte 0 is address 0.
@@ -60,19 +63,19 @@ fn word_failure(e: Error) -> MemError {
 impl Backing {
     /// `len` bytes at `start` of the current process, pinned or on demand as `access` says.
     ///
-    /// Fails as [`Umem::pin`] and [`Odp::watch`] do, and with `EOPNOTSUPP` for all of a
-    /// process's memory on demand (implicit on-demand paging).
+    /// All of it on demand, which is written as `u64::MAX` bytes at 0, is implicit on-demand
+    /// paging. Fails as [`Umem::pin`], [`Odp::watch`] and [`Implicit::new`] do.
     pub(super) fn of_process(dev: &Device, start: u64, len: u64, access: u32) -> Result<Self> {
         if len == 0 {
             return Ok(Self::Nothing);
         }
         let on_demand = access & ON_DEMAND != 0;
         if on_demand && start == 0 && len == u64::MAX {
-            return Err(EOPNOTSUPP);
+            return Ok(Self::Implicit(Implicit::new()?));
         }
         let (start, len) = (start.try_into()?, len.try_into()?);
         Ok(match on_demand {
-            true => Self::OnDemand(Odp::watch(dev.ib, start, len, access as i32)?),
+            true => Self::OnDemand(Odp::watch(start, len)?),
             false => Self::User(Umem::pin(dev.ib, start, len, access as i32)?),
         })
     }
@@ -81,8 +84,12 @@ impl Backing {
     pub(super) fn may_write(&self) -> bool {
         match self {
             Self::User(umem) => umem.writable(),
-            Self::OnDemand(odp) => odp.writable(),
-            Self::Shared(_) | Self::Nothing | Self::Kernel(_) | Self::Listed(_) => true,
+            Self::OnDemand(_)
+            | Self::Implicit(_)
+            | Self::Shared(_)
+            | Self::Nothing
+            | Self::Kernel(_)
+            | Self::Listed(_) => true,
         }
     }
 
@@ -90,7 +97,8 @@ impl Backing {
     pub(super) fn read(&self, start: usize, dst: &mut [u8]) -> Result<(), MemError> {
         match self {
             Self::User(umem) => umem.read(start, dst),
-            Self::OnDemand(odp) => odp.read(start, dst),
+            Self::OnDemand(odp) => Odp::read(odp, start, dst),
+            Self::Implicit(all) => Implicit::read(all, start, dst),
             Self::Shared(buffer) => buffer.read(start, dst),
             Self::Kernel(memory) => memory.read(start, dst),
             Self::Listed(pages) => pages.read(start, dst),
@@ -103,7 +111,8 @@ impl Backing {
     pub(super) fn write(&self, start: usize, src: &[u8]) -> Result<(), MemError> {
         match self {
             Self::User(umem) => umem.write(start, src),
-            Self::OnDemand(odp) => odp.write(start, src),
+            Self::OnDemand(odp) => Odp::write(odp, start, src),
+            Self::Implicit(all) => Implicit::write(all, start, src),
             Self::Shared(buffer) => buffer.write(start, src),
             Self::Kernel(memory) => memory.write(start, src),
             Self::Listed(pages) => pages.write(start, src),
@@ -120,7 +129,8 @@ impl Backing {
     ) -> Result<R, MemError> {
         match self {
             Self::User(umem) => umem.word(start).map(f),
-            Self::OnDemand(odp) => odp.word(start, f),
+            Self::OnDemand(odp) => Odp::word(odp, start, f),
+            Self::Implicit(all) => Implicit::word(all, start, f),
             Self::Shared(buffer) => buffer.word(start).map(f),
             Self::Kernel(memory) => memory.word(start).map(f),
             Self::Listed(pages) => pages.word(start).map(f),
@@ -131,8 +141,11 @@ impl Backing {
 
     /// Has what is absent of a part fetched, for an access that may soon come.
     pub(super) fn prefetch(&self, start: usize, len: u64, write: bool) {
-        if let Self::OnDemand(odp) = self {
-            odp.prefetch(start, usize::try_from(len).unwrap_or(usize::MAX), write);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        match self {
+            Self::OnDemand(odp) => Odp::prefetch(odp, start, len, write),
+            Self::Implicit(all) => Implicit::prefetch(all, start, len, write),
+            _ => {}
         }
     }
 }

@@ -5,8 +5,12 @@
 
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
+import select
+import signal
+import struct
 import sys
 import tempfile
 import threading
@@ -14,72 +18,13 @@ import threading
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import pyverbs.enums as e
 from atomic_wr import atomic
-from ktap import Skip, case, eq, main, raises
+from ktap import SLOWER, Skip, case, eq, main, raises
+from ondemand import FINE, ON_DEMAND, READ, SEND, WRITE, Memory, both, libc, write
 from pyverbs.mr import MR
-from pyverbs.wr import SGE
 from rc import ALL_ACCESS, PAGE, Buffer, pair, pattern, resources, shell, statuses
 from uverbs import PREFETCH, PREFETCH_NO_FAULT, PREFETCH_WRITE, RawMR, advise
 
-WRITE, READ, SEND = e.IBV_WR_RDMA_WRITE, e.IBV_WR_RDMA_READ, e.IBV_WR_SEND
-ON_DEMAND = ALL_ACCESS | e.IBV_ACCESS_ON_DEMAND
-FINE = ["IBV_WC_SUCCESS"]
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t) + (ctypes.c_int,) * 3 + (ctypes.c_long,)
-for function in (libc.munmap, libc.mprotect, libc.madvise):
-    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-MAP_FIXED, MAP_PRIVATE, MAP_SHARED, MAP_ANONYMOUS = 0x10, 2, 1, 0x20
-DONTNEED = 4
-MEMFD_SECRET = 447
-
-
-class Memory:
-    """`length` bytes of an own mapping, registered on demand and never touched by that."""
-
-    def __init__(self, pd, length, offset=0, fd=-1, access=ON_DEMAND):
-        self.size = -(-(offset + length) // PAGE) * PAGE
-        self.base = self.map(None, fd)
-        self.address, self.length = self.base + offset, length
-        self.mr = MR(pd, length, access, address=self.address)
-
-    def map(self, where, fd=-1, at=0, size=None):
-        """Maps the memory, or a part of it anew."""
-        flags = MAP_SHARED if fd >= 0 else MAP_PRIVATE | MAP_ANONYMOUS
-        flags |= MAP_FIXED if where else 0
-        size = size or self.size
-        base = libc.mmap((where or 0) + at or None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, 0)
-        if base == ctypes.c_void_p(-1).value:
-            raise OSError(ctypes.get_errno(), "mmap")
-        return base
-
-    def put(self, data, at=0):
-        """Writes as the process does."""
-        ctypes.memmove(self.address + at, data, len(data))
-
-    def get(self, length=None, at=0):
-        """Reads as the process does."""
-        return ctypes.string_at(self.address + at, self.length - at if length is None else length)
-
-    def sge(self, length=None, at=0):
-        """A scatter/gather entry for a part."""
-        return SGE(self.address + at, self.length - at if length is None else length, self.mr.lkey)
-
-    def drop(self):
-        """Throws the pages away: zeroes come when they are wanted again."""
-        eq(libc.madvise(self.base, self.size, DONTNEED), 0, "madvise")
-
-
-def both(x, y, length, offset=0):
-    """Memory on demand at both sides."""
-    return Memory(x.pd, length, offset), Memory(y.pd, length, offset)
-
-
-def write(x, source, target, length=None):
-    """RDMA WRITE of all; returns how it went."""
-    x.post(WRITE, source.sge(length), remote=(target.mr.rkey, target.address))
-    return statuses(x.completions(1))
-
-
+MEMFD_SECRET, USERFAULTFD = 447, 323
 LENGTHS = (1, PAGE - 1, PAGE, 3 * PAGE + 7, 300001)
 
 
@@ -314,17 +259,70 @@ def killed():
     eq(resources(), before, "objects that are left")
 
 
-@case("ranges that wrap, and all of memory, are refused")
+@case("ranges that wrap, and those for which there is no room, are refused")
 def refused():
     with pair() as (_, y):
         for start, length, wanted in (
             ((1 << 64) - PAGE, 2 * PAGE, (errno.EINVAL, errno.EOVERFLOW)),
             (PAGE, (1 << 64) - PAGE, (errno.EINVAL, errno.EOVERFLOW)),
-            (0, (1 << 64) - 1, (errno.EOPNOTSUPP,)),
+            (0, 1 << 62, (errno.ENOMEM,)),
         ):
             why = raises(OSError, RawMR, y.ctx, y.pd, start, length, start, ON_DEMAND)
             if why.errno not in wanted:
                 raise AssertionError(f"errno is {why.errno}")
+
+
+def never(memory):
+    """Memory whose pages somebody is to deliver who never does; the descriptor says when one is wanted."""
+    fd = libc.syscall(USERFAULTFD, os.O_CLOEXEC)
+    if fd < 0:
+        raise Skip(f"userfaultfd: {os.strerror(ctypes.get_errno())}")
+    fcntl.ioctl(fd, 0xC018AA3F, struct.pack("3Q", 0xAA, 0, 0))
+    fcntl.ioctl(fd, 0xC020AA00, struct.pack("4Q", memory.base, memory.size, 1, 0))
+    return fd
+
+
+def is_wanted(fd):
+    """Waits until somebody waits for a page."""
+    eq(bool(select.select([fd], [], [], 20 * SLOWER)[0]), True, "a page is wanted")
+
+
+@case("a page that never comes keeps no deregistration waiting")
+def page_that_never_comes():
+    with pair(rnr_retries=2) as (x, y):
+        mine, theirs = both(x, y, PAGE)
+        theirs.drop()
+        fd = never(theirs)
+        x.post(WRITE, mine.sge(), remote=(theirs.mr.rkey, theirs.address))
+        is_wanted(fd)
+        theirs.mr.close()
+        ends = set(statuses(x.completions(1)))
+        eq(ends <= {"IBV_WC_REM_ACCESS_ERR", "IBV_WC_RNR_RETRY_EXC_ERR"}, True, f"{ends} is how it may end")
+        os.close(fd)
+
+
+@case("R17 a process whose page never comes dies when it is killed", limit=60)
+def killed_waiting():
+    before = resources()
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with pair() as (x, y):
+                mine, theirs = both(x, y, PAGE)
+                theirs.drop()
+                fd = never(theirs)
+                x.post(WRITE, mine.sge(), remote=(theirs.mr.rkey, theirs.address))
+                is_wanted(fd)
+                os.write(tell, b"x")
+                signal.pause()
+        finally:
+            os._exit(1)
+    os.close(tell)
+    eq(os.read(ready, 1), b"x", "the child is ready")
+    os.kill(child, signal.SIGKILL)
+    eq(os.waitpid(child, 0)[1], signal.SIGKILL, "end of the child")
+    eq(resources(), before, "objects that are left")
 
 
 @case("advice: pages are there before they are wanted, errors are those of the manual page")
