@@ -35,6 +35,7 @@
 #include <net/ip6_route.h>
 #include <net/ipv6.h>
 #include <net/net_namespace.h>
+#include <net/netlink.h>
 #include <net/netns/generic.h>
 #include <net/route.h>
 #include <net/udp.h>
@@ -45,7 +46,6 @@
 #include <rdma/ib_mad.h>
 #include <rdma/ib_pack.h>
 #include <rdma/ib_umem.h>
-#include <rdma/ib_umem_odp.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_netlink.h>

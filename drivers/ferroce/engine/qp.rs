@@ -96,6 +96,11 @@ impl<S: Store> Qp<S> {
         }
     }
 
+    /// Bytes of requests and answers that may be on their way.
+    pub fn send_window(&self) -> u32 {
+        self.req.window.bytes()
+    }
+
     /// Free entries of the send queue.
     pub fn sq_space(&self) -> usize {
         let used = self.ring.tail - self.ring.head.wqe;

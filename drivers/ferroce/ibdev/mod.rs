@@ -4,6 +4,7 @@
 //! the uABI of rdma_rxe. Each method translates between the core's structs and [`verbs`].
 
 mod attr;
+mod details;
 mod wc;
 
 use crate::{
@@ -11,6 +12,7 @@ use crate::{
     kernel_ext::{
         ib::{
             self,
+            details::Details,
             device::LinkOps,
             gid::AhAttr,
             pma::PortCounters,
@@ -119,6 +121,22 @@ impl ib::Driver for Door {
 
     fn query_port(dev: &Device, attr: &mut bindings::ib_port_attr) {
         attr::port(dev, attr);
+    }
+
+    fn describe_cq(cq: &Cq, out: &mut Details) {
+        details::cq(cq, out);
+    }
+
+    fn describe_qp(qp: &Qp, out: &mut Details) {
+        details::qp(qp, out);
+    }
+
+    fn describe_srq(srq: &Srq, out: &mut Details) {
+        details::srq(srq, out);
+    }
+
+    fn describe_mr(dev: &Device, key: u32, out: &mut Details) {
+        details::mr(dev, key, out);
     }
 
     fn counter(dev: &Device, index: usize) -> u64 {

@@ -80,6 +80,19 @@ impl Backing {
         })
     }
 
+    /// What it is, in a word.
+    pub(super) fn name(&self) -> &'static CStr {
+        match self {
+            Self::Nothing => c"none",
+            Self::User(_) => c"pinned",
+            Self::OnDemand(_) => c"on-demand",
+            Self::Implicit(_) => c"all-on-demand",
+            Self::Shared(_) => c"dma-buf",
+            Self::Kernel(_) => c"kernel",
+            Self::Listed(_) => c"listed",
+        }
+    }
+
     /// Whether it may become writable for the process or its peers.
     pub(super) fn may_write(&self) -> bool {
         match self {

@@ -83,6 +83,18 @@ pub(crate) enum Pushed {
     FirstLost,
 }
 
+/// What a queue is now.
+pub(crate) struct CqState {
+    /// Completions in it.
+    pub(crate) waiting: u32,
+    /// Completions that fit.
+    pub(crate) size: u32,
+    /// Which completion raises an event.
+    pub(crate) armed: &'static CStr,
+    /// A completion was lost.
+    pub(crate) overrun: bool,
+}
+
 /// Who is told of completion events.
 pub(crate) enum Sink {
     /// The `ib_cq` of the verbs door.
@@ -211,6 +223,21 @@ impl Cq {
         state.ring.read(index, 0, &mut entry.0).ok()?;
         state.ring.set_consumer(state.ring.next(index));
         Some(entry)
+    }
+
+    /// Its state now.
+    pub(crate) fn query(&self) -> CqState {
+        let state = self.state.lock();
+        CqState {
+            waiting: state.len(),
+            size: state.ring.capacity(),
+            armed: match state.armed {
+                Armed::No => c"no",
+                Armed::Solicited => c"solicited",
+                Armed::Any => c"any",
+            },
+            overrun: state.overrun,
+        }
     }
 
     /// Whether the queue is destroyed.

@@ -80,6 +80,18 @@ pub(crate) struct Mr {
     windows: AtomicU32,
 }
 
+/// What a region is now.
+pub(crate) struct MrState {
+    /// Its memory, in a word.
+    pub(crate) memory: &'static CStr,
+    /// `IB_ACCESS_*`.
+    pub(crate) access: u32,
+    /// The address of its first byte.
+    pub(crate) iova: u64,
+    /// Windows that are bound to it.
+    pub(crate) windows: u32,
+}
+
 /// No window can be bound.
 const CLOSED: u32 = u32::MAX;
 
@@ -174,6 +186,19 @@ impl Mr {
             .map_err(Error::from)
             .and_then(|mr| dev.mrs.fill(index, mr.clone()).map(|()| mr));
         filled.inspect_err(|_| drop(dev.mrs.remove(index)))
+    }
+
+    /// The region under `key` as it is now, if there is one.
+    pub(crate) fn describe(dev: &Device, key: u32) -> Option<MrState> {
+        let rcu = kernel::sync::rcu::read_lock();
+        let mr = dev.mrs.get(key >> 8, &rcu).filter(|mr| mr.key == key)?;
+        let windows = mr.windows.load(Ordering::Relaxed);
+        Some(MrState {
+            memory: mr.backing.name(),
+            access: mr.rights.load(Ordering::Relaxed) as u32,
+            iova: mr.iova,
+            windows: if windows == CLOSED { 0 } else { windows },
+        })
     }
 
     /// lkey and rkey, which are one number.

@@ -127,6 +127,16 @@ pub(super) struct Side {
 /// The engine as it runs here.
 pub(super) type Engine = engine::Qp<Store>;
 
+/// How far a QP is.
+pub(crate) struct Progress {
+    /// Sends that are not complete.
+    pub(crate) sends: u32,
+    /// Receives in its own queue.
+    pub(crate) receives: u32,
+    /// Bytes that may be on their way.
+    pub(crate) window: u32,
+}
+
 /// A queue pair.
 #[pin_data]
 pub(crate) struct Qp {
@@ -248,6 +258,17 @@ impl Qp {
     /// Attributes as they are now.
     pub(crate) fn query(&self) -> QpAttrs {
         self.inner.lock().engine.query()
+    }
+
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Progress {
+        let inner = self.inner.lock();
+        let space = inner.engine.sq_space() as u32;
+        Progress {
+            sends: self.caps.send_wr.saturating_sub(space),
+            receives: self.rq.len(),
+            window: inner.engine.send_window(),
+        }
     }
 
     /// Where a connected QP's packets go.

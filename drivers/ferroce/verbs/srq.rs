@@ -73,6 +73,8 @@ pub(crate) struct SrqAttrs {
     pub(crate) max_sge: u32,
     /// The armed limit, or 0.
     pub(crate) limit: u32,
+    /// Receives in it.
+    pub(crate) waiting: u32,
 }
 
 /// What makes a queue one for XRC targets (IBTA annex A14).
@@ -161,6 +163,7 @@ impl Srq {
             max_wr: state.ring.capacity(),
             max_sge: self.max_sge,
             limit: state.limit,
+            waiting: state.len(),
         }
     }
 

@@ -10,6 +10,7 @@
 //!
 //! C side: include/rdma/ib_verbs.h, drivers/infiniband/core/device.c.
 
+pub(crate) mod details;
 pub(crate) mod device;
 pub(crate) mod gid;
 mod mmap;
@@ -80,6 +81,15 @@ pub(crate) trait Driver: Sized + 'static {
     fn query_device(dev: &Self::Device, attr: &mut bindings::ib_device_attr);
     /// Fills in what does not come from the netdev.
     fn query_port(dev: &Self::Device, attr: &mut bindings::ib_port_attr);
+
+    /// Tells details of a CQ.
+    fn describe_cq(cq: &Self::Cq, out: &mut details::Details);
+    /// Tells details of a QP.
+    fn describe_qp(qp: &Self::Qp, out: &mut details::Details);
+    /// Tells details of an SRQ.
+    fn describe_srq(srq: &Self::Srq, out: &mut details::Details);
+    /// Tells details of the region under `key`, if it is still there.
+    fn describe_mr(dev: &Self::Device, key: u32, out: &mut details::Details);
 
     /// The value of counter `index` of [`Self::COUNTERS`].
     fn counter(dev: &Self::Device, index: usize) -> u64;

@@ -12,6 +12,7 @@
 
 mod ah;
 mod cq;
+mod details;
 mod fast;
 mod mcast;
 mod mr;
@@ -131,6 +132,10 @@ pub(super) fn table<D: Driver>() -> bindings::ib_device_ops {
         attach_mcast: Some(attach_mcast::<D>),
         detach_mcast: Some(detach_mcast::<D>),
         destroy_qp: Some(destroy_qp::<D>),
+        fill_res_mr_entry: Some(details::mr::<D>),
+        fill_res_cq_entry: Some(details::cq::<D>),
+        fill_res_qp_entry: Some(details::qp::<D>),
+        fill_res_srq_entry: Some(details::srq::<D>),
         post_send: Some(post_send::<D>),
         post_recv: Some(post_recv::<D>),
         process_mad: Some(pma::process_mad::<D>),
