@@ -53,7 +53,7 @@ unsigned int ferroce_num_possible_cpus(void)
 /* Whether vector registers may be used here, and the CPU has AVX and PCLMULQDQ. */
 bool ferroce_fpu_begin(void)
 {
-#ifdef CONFIG_X86_64
+#if defined(CONFIG_X86_64) && !defined(CONFIG_UML)
 	if (boot_cpu_has(X86_FEATURE_AVX) && boot_cpu_has(X86_FEATURE_PCLMULQDQ) &&
 	    irq_fpu_usable()) {
 		kernel_fpu_begin_mask(0);
@@ -65,7 +65,7 @@ bool ferroce_fpu_begin(void)
 
 void ferroce_fpu_end(void)
 {
-#ifdef CONFIG_X86_64
+#if defined(CONFIG_X86_64) && !defined(CONFIG_UML)
 	kernel_fpu_end();
 #endif
 }
