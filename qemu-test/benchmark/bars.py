@@ -3,7 +3,10 @@
 
 from dataclasses import dataclass
 
+from lanes import LANES
 from rows import BULK_BARS
+
+LONGEST_FIRST = sorted(LANES, key=len, reverse=True)
 
 
 @dataclass(frozen=True)
@@ -53,19 +56,27 @@ def real_bars(lane):
                     for verb in ("write", "send", "read"))
 
 
+def interop_bars():
+    """Against a peer with rdma_rxe: no slower than rdma_rxe itself."""
+    for verb in ("write", "send", "read"):
+        yield Bar(f"interop_{verb}_64k_to_rxe_MBps_ratio", 1)
+    yield Bar("interop_latency_send_8_to_rxe_p50_us_ratio", 1, at_most=True)
+
+
 def engine_bars():
     """On the host, at 4 KiB, without CRC and copy."""
     yield from (Bar(f"engine_{verb}_4k_ns", 150, at_most=True) for verb in ("write", "send", "read"))
 
 
-BARS = [*instruction_bars(), *real_bars("real"), *real_bars("real_default"), *engine_bars()]
+BARS = [*instruction_bars(), *real_bars("real"), *real_bars("real_default"),
+        *interop_bars(), *engine_bars()]
 
 
 def of_tcp(figures):
     """Adds …_of_tcp_ratio: ferroce's bandwidth as a part of TCP's on the same wire."""
     for name in [name for name in figures if name.endswith("_MBps_ferroce")]:
         stem = name.removesuffix("_ferroce")
-        lane = next(lane for lane in ("instr", "real_default", "real") if stem.startswith(lane))
+        lane = next(lane for lane in LONGEST_FIRST if stem.startswith(f"{lane}_"))
         tcp = figures.get(f"{lane}_tcp_MBps_host")
         if tcp:
             figures[f"{stem}_of_tcp_ratio"] = figures[name] / tcp

@@ -15,6 +15,9 @@ class Lane:
     # What a bandwidth row moves for, on the guest's clock. Instructions repeat, so a
     # short look is as good as a long one.
     seconds: float
+    # The program in the guest, and how many guests there are.
+    program: str = "guest.py"
+    guests: int = 1
 
 
 LANES = {
@@ -25,6 +28,8 @@ LANES = {
              ("--cpus", "2", "--cpu", "max,-erms,-fsrm"), False, 0.7),
         Lane("real_default", "real clock, two CPUs, QEMU's default CPU model",
              ("--cpus", "2", "--cpu", "qemu64"), False, 0.7),
+        Lane("interop", "two guests, real clock, against a peer with rdma_rxe",
+             ("--cpus", "2"), False, 0, "interop.py", 2),
         Lane("host", "this host, no guest", (), False, 0),
     )
 }
@@ -37,4 +42,5 @@ def choose(clock, cpu):
         names.append("instr")
     if clock in ("real", "both"):
         names += {"max": ["real"], "default": ["real_default"]}.get(cpu, ["real", "real_default"])
+        names.append("interop")
     return [LANES[name] for name in (*names, "host")]

@@ -36,7 +36,7 @@ EPILOG = """\
 Figures are in build/results/bench.json, one number a name:
   LANE_METRIC_ferroce, …_rxe, …_host   median; …_spread is (max - min) / median
   LANE_METRIC_ratio                    ferroce / rdma_rxe
-where LANE is instr, real or real_default, and a METRIC ends in its unit: MBps (10^6
+where LANE is instr, real, real_default or interop, and a METRIC ends in its unit: MBps (10^6
 bytes a second), per_s, us, ms. build/results/bench-LANE.svg shows the ratios, and
 bench-history.svg those of the bars over past runs, which are one line of JSON each in
 bench-history.jsonl in the cache. See Documentation/performance.md.
@@ -103,13 +103,16 @@ def run_lane(lane, wanted, options, progress):
     drivers = ["ferroce", "rxe"] if drivers == "both" else [drivers]
     plan = {"lane": lane.name, "rows": [row.name for row in wanted], "rounds": rounds,
             "drivers": drivers}
-    (out / "plan.json").write_text(json.dumps(plan))
+    for directory in [out] if lane.guests == 1 else [out / "node0", out / "node1"]:
+        directory.mkdir(parents=True)
+        (directory / "plan.json").write_text(json.dumps(plan))
     limit = BOOT_SECONDS + 2 * rounds * len(wanted) * ROW_SECONDS
     progress.say(f"{lane.title}: {len(wanted)} rows, {rounds} rounds")
     command = [
-        CLONE / "qemu-test" / "guest", "--topology", "pair", "--modules", "none", "--memory", "3G",
+        CLONE / "qemu-test" / "guest", "--topology", "pair" if lane.guests == 1 else "two-guests",
+        "--modules", "none", "--memory", "3G" if lane.guests == 1 else "1G",
         *lane.guest, "--timeout", str(limit), "--out", out, "--",
-        "python3", "-B", "qemu-test/benchmark/guest.py",
+        "python3", "-B", f"qemu-test/benchmark/{lane.program}",
     ]
     records = []
     with subprocess.Popen(
@@ -118,6 +121,7 @@ def run_lane(lane, wanted, options, progress):
     ) as process:
         try:
             for line in process.stdout:
+                line = line.removeprefix("[0] ")
                 if line.startswith("@ "):
                     records.append(on_record(json.loads(line[2:]), lane, rounds, progress))
                 else:

@@ -94,9 +94,20 @@ def all_rows():
         Row("connect", "connect", {}, ("connect",)),
         Row("tcp", "iperf", {}, ("tcp", "quick"), no_driver=True),
         Row("limit", "limit", {}, ("limit",), no_driver=True),
+        *interop_rows(),
         Row("engine", "engine", {}, ("engine",), lanes=("host",), no_driver=True),
     ]
     return [mark_quick(row) for row in rows]
+
+
+def interop_rows():
+    """Against a peer with rdma_rxe. Both sides need the same count, so it is fixed."""
+    lanes = ("interop",)
+    for verb in ("write", "send", "read"):
+        args = {"tool": f"ib_{verb}_bw", "size": SIZES["64k"], "count": 300}
+        yield Row(f"{verb}_64k_to_rxe", "interop", args, ("interop",), lanes)
+    args = {"tool": "ib_send_lat", "size": 8, "count": 500}
+    yield Row("latency_send_8_to_rxe", "interop", args, ("interop",), lanes)
 
 
 # The rows of the bars under the instruction clock.
