@@ -61,7 +61,8 @@ def changes(runs, figures):
     """(name, commit then, value then, value now) of repeatable figures that moved."""
     found = []
     for name, value in sorted(figures.items()):
-        repeats = name.startswith("instr_") and name.endswith("_ferroce")
+        # losses are by chance
+        repeats = name.startswith("instr_") and name.endswith("_ferroce") and "_loss" not in name
         if not (repeats or name.endswith("_instructions")):
             continue
         old = before(runs, name)
