@@ -104,7 +104,7 @@ def run_lane(lane, wanted, options, progress):
     plan = {"lane": lane.name, "rows": [row.name for row in wanted], "rounds": rounds,
             "drivers": drivers}
     for directory in [out] if lane.guests == 1 else [out / "node0", out / "node1"]:
-        directory.mkdir(parents=True)
+        directory.mkdir(parents=True, exist_ok=True)
         (directory / "plan.json").write_text(json.dumps(plan))
     limit = BOOT_SECONDS + 2 * rounds * len(wanted) * ROW_SECONDS
     progress.say(f"{lane.title}: {len(wanted)} rows, {rounds} rounds")
