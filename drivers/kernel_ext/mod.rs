@@ -24,6 +24,7 @@ pub(crate) mod rcu;
 pub(crate) mod ring;
 pub(crate) mod route;
 pub(crate) mod skb;
+pub(crate) mod skb_pool;
 pub(crate) mod timer;
 pub(crate) mod uapi;
 pub(crate) mod udp;

@@ -4,7 +4,11 @@
 
 use super::{
     netdev::NetDevice,
-    route::Route, //
+    route::Route,
+    skb_pool::{
+        Block,
+        SkbPool, //
+    },
 };
 use crate::bindings;
 use core::{
@@ -174,6 +178,11 @@ impl Received<'_> {
     }
 }
 
+/// Packets up to this are so small that fresh memory costs little.
+const SMALL: u32 = 512;
+/// Bytes of the record at the end of the buffer, in whole cache lines of any CPU.
+const RECORD: usize = size_of::<bindings::skb_shared_info>().next_multiple_of(256);
+
 /// A linear IP packet that is being built.
 pub(crate) struct SkBuff(NonNull<bindings::sk_buff>);
 
@@ -184,11 +193,16 @@ impl SkBuff {
     /// A buffer of `len` bytes, the IP header first, with `headroom` before them.
     ///
     /// The bytes hold whatever was there: write them all. Does not sleep.
-    pub(crate) fn new(headroom: usize, len: usize) -> Result<Self> {
+    pub(crate) fn new(pool: &SkbPool, headroom: usize, len: usize) -> Result<Self> {
         let size = u32::try_from(headroom + len)?;
-        let flags = bindings::FERROCE_GFP_ATOMIC_NOWARN;
-        // SAFETY: no requirement.
-        let skb = NonNull::new(unsafe { bindings::alloc_skb(size, flags) }).ok_or(ENOMEM)?;
+        let skb = match size {
+            ..=SMALL => {
+                let flags = bindings::FERROCE_GFP_ATOMIC_NOWARN;
+                // SAFETY: no requirement.
+                NonNull::new(unsafe { bindings::alloc_skb(size, flags) }).ok_or(ENOMEM)?
+            }
+            _ => Self::around(pool.block(size as usize + RECORD).ok_or(ENOMEM)?)?,
+        };
         // SAFETY: the buffer is new, and both parts fit the size that was asked for.
         unsafe {
             bindings::skb_reserve(skb.as_ptr(), headroom as c_int);
@@ -197,6 +211,16 @@ impl SkBuff {
             fields(skb).network_header = network as u16;
         }
         Ok(Self(skb))
+    }
+
+    /// An empty buffer that has a block as its memory.
+    fn around(block: Block) -> Result<NonNull<bindings::sk_buff>> {
+        // SAFETY: the block is writable memory of that size, and the buffer gets our reference
+        // of its pages, which it drops when it goes.
+        let skb = unsafe { bindings::build_skb(block.start().cast(), block.size() as u32) };
+        let skb = NonNull::new(skb).ok_or(ENOMEM)?;
+        block.into_raw();
+        Ok(skb)
     }
 
     /// How many bytes it has.

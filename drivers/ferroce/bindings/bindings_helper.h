@@ -75,6 +75,7 @@ FERROCE_COMMAND(MODIFY_QP);
 FERROCE_COMMAND(DESTROY);
 FERROCE_COMMAND(ENTER);
 static const gfp_t FERROCE_GFP_ATOMIC_NOWARN = GFP_ATOMIC | __GFP_NOWARN;
+static const gfp_t FERROCE_GFP_BLOCK = GFP_ATOMIC | __GFP_NOWARN | __GFP_COMP;
 static const gfp_t FERROCE_GFP_KERNEL = GFP_KERNEL;
 
 /* helpers.c: macros that Rust cannot reach. */

@@ -21,7 +21,8 @@ use crate::{
             Route,
             RouteCache, //
         },
-        skb::SkBuff, //
+        skb::SkBuff,
+        skb_pool::SkbPool, //
     },
 };
 use core::{
@@ -64,6 +65,8 @@ pub(crate) struct PathConfig {
 /// A way to a peer. May be used from any context and from several CPUs.
 pub(crate) struct Path {
     net: Arc<NetRef>,
+    /// Where the memory of large packets comes from.
+    pool: Arc<SkbPool>,
     flow: Flow,
     template: Template,
     routes: RouteCache,
@@ -76,7 +79,7 @@ pub(crate) struct Path {
 }
 
 /// The largest buffer: with headroom and the stack's record it still fits 64 KiB,
-/// which is what one allocation gives without waiting.
+/// the pool's largest block.
 const MAX_PACKET: usize = (1 << 16) - 768;
 /// As many datagrams as the stack cuts a packet into.
 const MAX_SEGMENTS: usize = 128;
@@ -84,7 +87,12 @@ const MAX_SEGMENTS: usize = 128;
 impl Path {
     /// A path out of interface `ifindex`. `EHOSTUNREACH`, `ENETUNREACH` and the like if
     /// there is no route now. Does not sleep.
-    pub(super) fn new(net: Arc<NetRef>, ifindex: u32, config: &PathConfig) -> Result<Self> {
+    pub(super) fn new(
+        net: Arc<NetRef>,
+        pool: Arc<SkbPool>,
+        ifindex: u32,
+        config: &PathConfig,
+    ) -> Result<Self> {
         let flow = Flow {
             ifindex,
             addrs: Addrs::new(config.src, config.dst)?,
@@ -110,6 +118,7 @@ impl Path {
         });
         let this = Self {
             net,
+            pool,
             template,
             link,
             flow,
@@ -172,7 +181,7 @@ impl Path {
         }
         let guard = rcu::read_lock();
         let (way, room) = self.way(&guard)?;
-        let skb = SkBuff::new(room, len);
+        let skb = SkBuff::new(&self.pool, room, len);
         let mut skb = skb.inspect_err(|_| self.batch.store(len / 2, Ordering::Relaxed))?;
         let id = self.id.fetch_add(count as u16, Ordering::Relaxed);
         self.template.write(skb.bytes(), id, payload, count > 1);

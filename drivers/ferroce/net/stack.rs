@@ -24,6 +24,7 @@ use crate::kernel_ext::{
         NetDevice,
         Notifier, //
     },
+    skb_pool::SkbPool, //
 };
 use core::net::IpAddr;
 use kernel::{
@@ -65,8 +66,10 @@ impl<E: Endpoint> Stack<E> {
             .listener()
             .0
             .get(self.notifier.net_ref(&net)?)?;
+        let pool = Arc::new(SkbPool::new()?, GFP_KERNEL)?;
         port.add(netdev, endpoint)?;
         let attachment = Attachment {
+            pool,
             ifindex: netdev.ifindex(),
             port,
         };
@@ -84,6 +87,7 @@ impl<E: Endpoint> Stack<E> {
 /// An endpoint's place on its interface. It stays there until [`Self::detach`].
 pub(crate) struct Attachment<E: Endpoint> {
     port: Arc<Port<E>>,
+    pool: Arc<SkbPool>,
     ifindex: u32,
 }
 
@@ -107,7 +111,7 @@ impl<E: Endpoint> Attachment<E> {
     /// sleep.
     pub(crate) fn path(&self, config: &PathConfig) -> Result<Path> {
         let ifindex = config.interface.unwrap_or(self.ifindex);
-        Path::new(self.port.net.clone(), ifindex, config)
+        Path::new(self.port.net.clone(), self.pool.clone(), ifindex, config)
     }
 }
 
