@@ -22,6 +22,8 @@ const GRH_NEXT: u8 = 0x1b;
 const UDP: usize = 8;
 /// Longest IP header: IPv4 with all options; IPv6 has 40 bytes and no extension header.
 const IP_MAX: usize = 60;
+/// Bytes of an IPv6 header.
+const IPV6: usize = 40;
 /// Bytes of a BTH.
 const BTH: usize = 12;
 
@@ -29,6 +31,7 @@ const BTH: usize = 12;
 #[derive(Copy, Clone)]
 pub struct Pseudo {
     bytes: [u8; LINK + IP_MAX + UDP + BTH],
+    ip_len: usize,
     len: usize,
 }
 
@@ -40,10 +43,10 @@ impl Pseudo {
             // Type of service, time to live, checksum.
             (4, 20..=IP_MAX) => &[1, 8, 10, 11],
             // Flow label and hop limit; the traffic class shares bytes 0 and 1 and is set below.
-            (6, 40) => &[1, 2, 3, 7],
+            (6, IPV6) => &[1, 2, 3, 7],
             _ => return None,
         };
-        let is_grh = ip.len() == 40 && ip.get(6) == Some(&GRH_NEXT);
+        let is_grh = ip.len() == IPV6 && ip.get(6) == Some(&GRH_NEXT);
         if udp.len() != if is_grh { 0 } else { UDP } {
             return None;
         }
@@ -54,14 +57,39 @@ impl Pseudo {
         for &at in masked {
             *head.get_mut(at)? = 0xff;
         }
-        if ip.len() == 40 && ip.first()? >> 4 == 6 {
+        if ip.first()? >> 4 == 6 {
             *head.first_mut()? |= 0x0f;
         }
         tail.copy_from_slice(udp);
         if let Some(checksum) = tail.get_mut(6..) {
             checksum.fill(0xff);
         }
-        Some(Self { bytes, len })
+        Some(Self {
+            bytes,
+            ip_len: ip.len(),
+            len,
+        })
+    }
+
+    /// Sets what differs between the packets of one run: the bytes of a UDP datagram (or of what follows a GRH), and the
+    /// ID of an IPv4 header.
+    pub fn set_segment(&mut self, len: u16, id: u16) {
+        let ip_len = self.ip_len;
+        let v6 = self.bytes.get(LINK).is_some_and(|byte| byte >> 4 == 6);
+        let mut put = |at: usize, value: u16| {
+            if let Some(field) = self.bytes.get_mut(LINK + at..LINK + at + 2) {
+                field.copy_from_slice(&value.to_be_bytes());
+            }
+        };
+        if v6 {
+            put(4, len);
+        } else {
+            put(2, len.wrapping_add(ip_len as u16));
+            put(4, id);
+        }
+        if self.len == LINK + ip_len + UDP {
+            put(ip_len + 4, len);
+        }
     }
 
     /// All that the CRC begins with: these headers behind the ones that stand for the link header, and the 12 bytes of
@@ -84,7 +112,7 @@ pub fn finish(state: u32) -> [u8; 4] {
 }
 
 /// ICRC of a packet; `body` is the BTH to the end of the pad. `None` if it is shorter than a BTH.
-pub fn icrc(crc: &impl Crc, mut pseudo: Pseudo, body: &[u8]) -> Option<[u8; 4]> {
+pub fn icrc(crc: &impl Crc, pseudo: &mut Pseudo, body: &[u8]) -> Option<[u8; 4]> {
     let (bth, rest) = body.split_first_chunk::<BTH>()?;
     Some(finish(crc.chain(!0, pseudo.with_bth(bth), rest)))
 }

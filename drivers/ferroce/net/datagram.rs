@@ -4,7 +4,8 @@
 
 use super::header::{
     self,
-    Headers, //
+    Headers,
+    Pseudos, //
 };
 use crate::engine::icrc::Pseudo;
 use core::net::IpAddr;
@@ -48,8 +49,7 @@ impl<'a> Datagram<'a> {
     /// The datagrams one by one.
     pub(crate) fn segments(&self) -> Segments<'a> {
         Segments {
-            ip: self.ip,
-            udp: self.udp,
+            pseudos: Pseudos::new(self.ip, self.udp),
             rest: self.payload,
             size: match self.gso_size {
                 0 => self.payload.len(),
@@ -60,26 +60,23 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// What is left of a run of datagrams: what the ICRC of each begins with, and its bytes
-/// from the BTH to the ICRC.
+/// What is left of a run of datagrams.
 pub(crate) struct Segments<'a> {
-    ip: &'a [u8],
-    udp: &'a [u8],
+    pseudos: Option<Pseudos>,
     rest: &'a [u8],
     size: usize,
     index: usize,
 }
 
-impl<'a> Iterator for Segments<'a> {
-    type Item = (Pseudo, &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl<'a> Segments<'a> {
+    /// The next one: what its ICRC begins with, and its bytes from the BTH to the ICRC.
+    pub(crate) fn next(&mut self) -> Option<(&mut Pseudo, &'a [u8])> {
         let size = self.size.min(self.rest.len());
         if size == 0 {
             return None;
         }
         let (body, rest) = self.rest.split_at_checked(size)?;
-        let pseudo = header::pseudo(self.ip, self.udp, self.index, size)?;
+        let pseudo = self.pseudos.as_mut()?.of(self.index, size);
         self.rest = rest;
         self.index += 1;
         Some((pseudo, body))

@@ -4,7 +4,7 @@
 //! to be filled in place and sent at once.
 
 use super::{
-    header,
+    header::Pseudos,
     link::Link, //
 };
 use crate::engine::icrc::Pseudo;
@@ -26,6 +26,7 @@ pub(super) enum Way {
 pub(crate) struct Frame {
     pub(super) skb: SkBuff,
     pub(super) way: Way,
+    pub(super) pseudos: Pseudos,
     pub(super) ip_len: usize,
     /// Bytes of the UDP header, which RoCEv1 has not.
     pub(super) udp_len: usize,
@@ -38,19 +39,16 @@ pub(crate) struct Frame {
 impl Frame {
     /// Segment `index`: the bytes from the BTH to the ICRC, all of which the caller
     /// writes, and what the ICRC begins with. Segments are filled in order.
-    pub(crate) fn segment(&mut self, index: usize) -> Result<(&mut [u8], Pseudo)> {
+    pub(crate) fn segment(&mut self, index: usize) -> Result<(&mut [u8], &mut Pseudo)> {
         if index != self.filled || index >= self.count {
             return Err(EINVAL);
         }
         self.filled += 1;
-        let (headers, payload) = self.skb.bytes().split_at_mut(self.ip_len + self.udp_len);
-        let body = payload
-            .chunks_mut(self.segment_len)
-            .nth(index)
-            .ok_or(EINVAL)?;
-        let (ip, udp) = headers.split_at(self.ip_len);
-        let pseudo = header::pseudo(ip, udp, index, body.len()).ok_or(EINVAL)?;
-        Ok((body, pseudo))
+        let start = self.ip_len + self.udp_len + index * self.segment_len;
+        let rest = self.skb.bytes().get_mut(start..).ok_or(EINVAL)?;
+        let len = rest.len().min(self.segment_len);
+        let body = rest.get_mut(..len).ok_or(EINVAL)?;
+        Ok((body, self.pseudos.of(index, len)))
     }
 
     /// How many packets these are, and their bytes from the IP header to the ICRC.

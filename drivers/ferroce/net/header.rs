@@ -12,7 +12,6 @@ use core::net::IpAddr;
 
 const PROTO_UDP: u8 = 17;
 const IPV4_LEN: usize = 20;
-const IPV4_MAX_LEN: usize = 60;
 const IPV6_LEN: usize = 40;
 /// Bytes of a UDP header.
 pub(super) const UDP_LEN: usize = 8;
@@ -111,25 +110,31 @@ pub(super) fn destination(ip: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// What the ICRC of segment `index`, with `payload` bytes, of a packet with these headers
-/// begins with: each segment is a datagram of its own on the wire.
-pub(super) fn pseudo(ip: &[u8], udp: &[u8], index: usize, payload: usize) -> Option<Pseudo> {
-    let udp_len = (udp.len() + payload) as u16;
-    let mut ip_bytes = [0; IPV4_MAX_LEN];
-    let header = ip_bytes.get_mut(..ip.len())?;
-    header.copy_from_slice(ip);
-    if is_v6(ip) {
-        put16(header, 4, udp_len);
-    } else {
-        put16(header, 2, ip.len() as u16 + udp_len);
-        let id = be16(ip, 4).unwrap_or_default().wrapping_add(index as u16);
-        put16(header, 4, id);
+/// What the ICRCs of the segments of a packet begin with: each is a datagram of its own on
+/// the wire.
+pub(super) struct Pseudos {
+    pseudo: Pseudo,
+    /// IPv4 ID of the first one.
+    id: u16,
+    udp_len: usize,
+}
+
+impl Pseudos {
+    /// For a packet with these headers.
+    pub(super) fn new(ip: &[u8], udp: &[u8]) -> Option<Self> {
+        Some(Self {
+            pseudo: Pseudo::new(ip, udp)?,
+            id: be16(ip, 4).unwrap_or_default(),
+            udp_len: udp.len(),
+        })
     }
-    let Some(mut udp_bytes) = udp.first_chunk::<UDP_LEN>().copied() else {
-        return Pseudo::new(header, &[]);
-    };
-    put16(&mut udp_bytes, 4, udp_len);
-    Pseudo::new(header, &udp_bytes)
+
+    /// That of segment `index`, with `payload` bytes.
+    pub(super) fn of(&mut self, index: usize, payload: usize) -> &mut Pseudo {
+        let id = self.id.wrapping_add(index as u16);
+        self.pseudo.set_segment((self.udp_len + payload) as u16, id);
+        &mut self.pseudo
+    }
 }
 
 /// The headers of a flow's packets, all but the lengths, the IP ID and the checksums.

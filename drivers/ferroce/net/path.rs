@@ -7,7 +7,10 @@ use super::{
         Frame,
         Way, //
     },
-    header::Template,
+    header::{
+        Pseudos,
+        Template, //
+    },
     link::Link,
     ROCE_PORT, //
 };
@@ -189,9 +192,12 @@ impl Path {
         if count > 1 {
             skb.set_udp_gso(segment_len, count);
         }
+        let (ip, udp) = skb.bytes()[..self.template.len()].split_at(self.template.ip_len());
+        let pseudos = Pseudos::new(ip, udp).ok_or(EINVAL)?;
         Ok(Frame {
             skb,
             way,
+            pseudos,
             ip_len: self.template.ip_len(),
             udp_len: self.template.len() - self.template.ip_len(),
             segment_len,

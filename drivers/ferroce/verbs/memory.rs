@@ -11,7 +11,10 @@ use super::{
         self,
         FastMr, //
     },
-    mr,
+    mr::{
+        self,
+        Mr, //
+    },
     mw::{
         Actor,
         Bind,
@@ -27,9 +30,12 @@ use crate::engine::{
     Memory,
     WcStatus, //
 };
-use core::sync::atomic::{
-    fence,
-    Ordering, //
+use core::{
+    cell::Cell,
+    sync::atomic::{
+        fence,
+        Ordering, //
+    },
 };
 use kernel::sync::{
     rcu,
@@ -41,13 +47,31 @@ pub(crate) struct PdMemory<'a> {
     dev: &'a Device,
     who: Actor,
     rcu: &'a rcu::Guard,
+    /// The region that was found last: runs of packets are about one.
+    last: Cell<Option<ArcBorrow<'a, Mr>>>,
 }
 
 impl<'a> PdMemory<'a> {
     /// The memory of protection domain `pd`, for the QP with serial number `qp` of it.
     pub(crate) fn new(dev: &'a Device, pd: u32, qp: u64, rcu: &'a rcu::Guard) -> Self {
         let who = Actor { pd, qp };
-        Self { dev, who, rcu }
+        Self {
+            dev,
+            who,
+            rcu,
+            last: Cell::new(None),
+        }
+    }
+
+    /// The region with this key, or another one of its index. It stays valid during the
+    /// read-side section, but may be deregistered meanwhile, as during any access.
+    fn region(&self, key: u32) -> Option<ArcBorrow<'a, Mr>> {
+        if let Some(mr) = self.last.get().filter(|mr| mr.key() == key) {
+            return Some(mr);
+        }
+        let found = self.dev.mrs.get(key >> 8, self.rcu);
+        self.last.set(found);
+        found
     }
 
     /// Calls `f` with the memory under `key` and the place in it of `span`, an address and a
@@ -63,7 +87,7 @@ impl<'a> PdMemory<'a> {
             let mr = self.fast(key).ok_or(MemError::Key)?;
             return mr.with(self.who.pd, key, span, needed, f);
         }
-        match self.dev.mrs.get(key >> 8, self.rcu) {
+        match self.region(key) {
             Some(mr) if mr.key() == key => {
                 let start = mr.locate(self.who.pd, span.0, span.1, needed)?;
                 f(&mr.backing, start)

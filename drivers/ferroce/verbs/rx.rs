@@ -30,7 +30,11 @@ use core::cell::Cell;
 use kernel::sync::rcu;
 
 /// The packet in the bytes from BTH to ICRC, if it came as it was sent, behind IP header `ip`.
-fn intact<'a>(ip: &[u8], pseudo: icrc::Pseudo, segment: &'a [u8]) -> Result<Packet<'a>, Counter> {
+fn intact<'a>(
+    ip: &[u8],
+    pseudo: &mut icrc::Pseudo,
+    segment: &'a [u8],
+) -> Result<Packet<'a>, Counter> {
     let (body, sum) = segment.split_last_chunk::<4>().ok_or(Counter::Malformed)?;
     if icrc::icrc(&KernelCrc, pseudo, body).ok_or(Counter::Malformed)? != *sum {
         return Err(Counter::BadIcrc);
@@ -81,13 +85,16 @@ impl Endpoint for Device {
             self.counters.add(Counter::Malformed, 1);
         }
         let headers = datagram.ip.len() + datagram.udp.len();
-        let packets = datagram.segments().filter_map(|(pseudo, segment)| {
-            let packet = intact(datagram.ip, pseudo, segment);
-            match packet {
-                Ok(_) => volume.add(headers + segment.len()),
+        let mut segments = datagram.segments();
+        let packets = core::iter::from_fn(|| loop {
+            let (pseudo, segment) = segments.next()?;
+            match intact(datagram.ip, pseudo, segment) {
+                Ok(packet) => {
+                    volume.add(headers + segment.len());
+                    return Some(packet);
+                }
                 Err(why) => self.counters.add(why, 1),
             }
-            packet.ok()
         });
         let mut packets = packets.peekable();
         let group = datagram.group();

@@ -17,8 +17,8 @@ fn hex(text: &str) -> Vec<u8> {
 fn icrc_of(packet: &[u8], ip_len: usize) -> [u8; 4] {
     let (ip, rest) = packet.split_at(ip_len);
     let (udp, body) = rest.split_at(8);
-    let pseudo = Pseudo::new(ip, udp).expect("headers");
-    icrc(&TableCrc, pseudo, body).expect("a BTH")
+    let mut pseudo = Pseudo::new(ip, udp).expect("headers");
+    icrc(&TableCrc, &mut pseudo, body).expect("a BTH")
 }
 
 #[test]
@@ -53,8 +53,8 @@ fn grh_of_roce_v1() {
     let grh =
         hex("6481234500181b4000000000000000000000ffff0a00000100000000000000000000ffff0a000002");
     let body = hex("0440ffff0000001200fffffe524f4345524f4345");
-    let pseudo = Pseudo::new(&grh, &[]).expect("a GRH");
-    let sum = icrc(&TableCrc, pseudo, &body).expect("a BTH");
+    let mut pseudo = Pseudo::new(&grh, &[]).expect("a GRH");
+    let sum = icrc(&TableCrc, &mut pseudo, &body).expect("a BTH");
     assert_eq!(sum.to_vec(), hex("4994b8e8"));
     // With a UDP header behind it, it is no GRH; without one, it is nothing else.
     assert!(Pseudo::new(&grh, &[0; 8]).is_none());
@@ -106,8 +106,8 @@ fn packets_of_rdma_rxe() {
         let captured = roce_packets(&file).expect("a capture file");
         assert!(!captured.is_empty(), "{path:?} has no packets");
         for packet in captured {
-            let pseudo = Pseudo::new(&packet.ip, &packet.udp).expect("headers");
-            let computed = icrc(&TableCrc, pseudo, &packet.body);
+            let mut pseudo = Pseudo::new(&packet.ip, &packet.udp).expect("headers");
+            let computed = icrc(&TableCrc, &mut pseudo, &packet.body);
             assert_eq!(computed, Some(packet.icrc), "{path:?}");
             let view = Packet::parse(&packet.body).expect("a valid packet");
             let head = packet.body.first_chunk().expect("a BTH");

@@ -56,8 +56,8 @@ const IP: [u8; 20] = [
 const UDP: [u8; 8] = [0xc0, 1, 0x12, 0xb7, 0, 0, 0, 0];
 
 fn icrc_of(body: &[u8]) -> [u8; 4] {
-    let pseudo = icrc::Pseudo::new(&IP, &UDP).expect("headers of the right length");
-    icrc::icrc(&TableCrc, pseudo, body).expect("a packet has a BTH")
+    let mut pseudo = icrc::Pseudo::new(&IP, &UDP).expect("headers of the right length");
+    icrc::icrc(&TableCrc, &mut pseudo, body).expect("a packet has a BTH")
 }
 
 /// Packets on their way, by time of arrival.

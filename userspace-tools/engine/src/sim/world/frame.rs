@@ -73,8 +73,8 @@ pub fn wrap(family: Family, from: usize, to: usize, qpn: u32, body: &[u8]) -> Ve
         // IPv6 forbids UDP without a checksum. The ICRC covers it with ones, so it is computed last.
         udp[6..].copy_from_slice(&[0, 0]);
     }
-    let pseudo = icrc::Pseudo::new(&ip, &udp).expect("headers of the right length");
-    let icrc = icrc::icrc(&TableCrc, pseudo, body).expect("a packet has a BTH");
+    let mut pseudo = icrc::Pseudo::new(&ip, &udp).expect("headers of the right length");
+    let icrc = icrc::icrc(&TableCrc, &mut pseudo, body).expect("a packet has a BTH");
     if family == Family::V6 {
         let sum = udp6_checksum(&ip, &udp, body, &icrc).to_be_bytes();
         udp[6..].copy_from_slice(&sum);
@@ -144,8 +144,8 @@ pub fn open(family: Family, host: usize, frame: &[u8]) -> Option<Opened> {
     {
         return None;
     }
-    let pseudo = icrc::Pseudo::new(ip, udp)?;
-    if icrc::icrc(&TableCrc, pseudo, body)? != *icrc {
+    let mut pseudo = icrc::Pseudo::new(ip, udp)?;
+    if icrc::icrc(&TableCrc, &mut pseudo, body)? != *icrc {
         return None;
     }
     let mut grh = [0; 40];
