@@ -1,20 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The two things that are done with every byte: CRC-32, and copying. For each there is the
-//! kernel's way and ours ([`super::fpu`]); which is faster here is measured once.
+//! kernel's way and ours; which is the fastest here is measured once.
 
 use super::{
+    crc_table,
     fpu::Section,
     timer, //
 };
 use crate::bindings;
 use core::sync::atomic::{
     AtomicBool,
+    AtomicU8,
     Ordering, //
 };
 use kernel::prelude::*;
 
-static OWN_CRC: AtomicBool = AtomicBool::new(false);
+/// How CRC-32 is computed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Way {
+    /// lib/crc32.c, which may use carry-less multiplication too.
+    Kernel,
+    /// [`super::fpu`].
+    Vectors,
+    /// [`super::crc_table`].
+    Tables,
+}
+
+static WAY: AtomicU8 = AtomicU8::new(Way::Kernel as u8);
 static OWN_COPY: AtomicBool = AtomicBool::new(false);
 
 /// Below this a copy is over before a section has begun.
@@ -22,14 +36,13 @@ const LEAST_COPY: usize = 512;
 /// Bytes that are copied in one section, which keeps others off the CPU.
 const MOST_COPY: usize = 1 << 14;
 
-/// lib/crc32.c, which may use carry-less multiplication too.
 fn kernel_crc32_le(seed: u32, bytes: &[u8]) -> u32 {
     // SAFETY: the range is valid for reads.
     unsafe { bindings::crc32_le(seed, bytes.as_ptr().cast(), bytes.len()) }
 }
 
-/// The same with our own loop for all but the last bytes; `None` where there is no section.
-fn own_crc32_le(mut state: u32, parts: &[&[u8]]) -> Option<u32> {
+/// The same with vectors for all but the last bytes; `None` where there is no section.
+fn vector_crc32_le(mut state: u32, parts: &[&[u8]]) -> Option<u32> {
     let section = Section::begin()?;
     for bytes in parts {
         let blocks = bytes.len() / 16;
@@ -45,14 +58,17 @@ fn own_crc32_le(mut state: u32, parts: &[&[u8]]) -> Option<u32> {
 /// Little-endian CRC-32 of `parts`, one after the other, from `seed`, without the final
 /// inversion. Any context.
 pub(crate) fn crc32_le(seed: u32, parts: &[&[u8]]) -> u32 {
-    let own = match OWN_CRC.load(Ordering::Relaxed) {
-        true => own_crc32_le(seed, parts),
-        false => None,
+    let way = WAY.load(Ordering::Relaxed);
+    if way == Way::Vectors as u8 {
+        if let Some(sum) = vector_crc32_le(seed, parts) {
+            return sum;
+        }
+    }
+    let step = |state, bytes: &&[u8]| match way == Way::Tables as u8 {
+        true => crc_table::crc32_le(state, bytes),
+        false => kernel_crc32_le(state, bytes),
     };
-    own.unwrap_or_else(|| {
-        let kernel = |state, bytes: &&[u8]| kernel_crc32_le(state, bytes);
-        parts.iter().fold(seed, kernel)
-    })
+    parts.iter().fold(seed, step)
 }
 
 /// Copies bytes. Any context.
@@ -96,42 +112,62 @@ pub(crate) fn choose() -> Result {
     for (i, byte) in from.iter_mut().enumerate() {
         *byte = (i * i >> 3) as u8;
     }
-    let right = (0..LEN).step_by(61).all(|len| {
-        let bytes = &from[..len];
-        own_crc32_le(!0, &[bytes]) == Some(kernel_crc32_le(!0, bytes))
-    });
-    let kernel = time(|| {
-        core::hint::black_box(kernel_crc32_le(!0, &from));
-    });
-    let own = time(|| {
-        core::hint::black_box(own_crc32_le(!0, &[&from]));
-    });
-    OWN_CRC.store(right && own < kernel, Ordering::Relaxed);
+    let mut best = (
+        Way::Kernel,
+        time(|| {
+            core::hint::black_box(kernel_crc32_le(!0, &from));
+        }),
+    );
+    let kernel = best.1;
+    for (way, crc) in [
+        (Way::Vectors, vector as fn(u32, &[u8]) -> Option<u32>),
+        (Way::Tables, tables),
+    ] {
+        let right = |len| crc(!0, &from[..len]) == Some(kernel_crc32_le(!0, &from[..len]));
+        if !(0..LEN).step_by(61).all(right) {
+            continue;
+        }
+        let took = time(|| {
+            core::hint::black_box(crc(!0, &from));
+        });
+        if took < best.1 {
+            best = (way, took);
+        }
+    }
+    WAY.store(best.0 as u8, Ordering::Relaxed);
     let memcpy = time(|| {
         to.copy_from_slice(&from);
         core::hint::black_box(&mut to);
     });
-    OWN_COPY.store(right, Ordering::Relaxed);
-    let vector = time(|| {
+    OWN_COPY.store(true, Ordering::Relaxed);
+    let own = time(|| {
         // SAFETY: two vectors of that length.
         unsafe { copy(to.as_mut_ptr(), from.as_ptr(), LEN) };
     });
-    OWN_COPY.store(right && to == from && vector < memcpy, Ordering::Relaxed);
+    OWN_COPY.store(to == from && own < memcpy, Ordering::Relaxed);
     pr_info!(
-        "CRC-32 {} (kernel {}, own {} MB/s), copy {} (kernel {}, own {} MB/s)\n",
-        name(&OWN_CRC),
+        "CRC-32 by {} ({} MB/s, the kernel's {}), copies by {} ({} MB/s, the kernel's {})\n",
+        match best.0 {
+            Way::Kernel => "the kernel",
+            Way::Vectors => "vectors",
+            Way::Tables => "tables",
+        },
+        rate(LEN, best.1),
         rate(LEN, kernel),
-        rate(LEN, own),
-        name(&OWN_COPY),
+        match own < memcpy {
+            true => "vectors",
+            false => "the kernel",
+        },
+        rate(LEN, own.min(memcpy)),
         rate(LEN, memcpy),
-        rate(LEN, vector),
     );
     Ok(())
 }
 
-fn name(own: &AtomicBool) -> &'static str {
-    match own.load(Ordering::Relaxed) {
-        true => "by our own loop",
-        false => "by the kernel",
-    }
+fn vector(state: u32, bytes: &[u8]) -> Option<u32> {
+    vector_crc32_le(state, &[bytes])
+}
+
+fn tables(state: u32, bytes: &[u8]) -> Option<u32> {
+    Some(crc_table::crc32_le(state, bytes))
 }

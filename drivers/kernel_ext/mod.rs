@@ -4,6 +4,7 @@
 
 pub(crate) mod bh_work;
 pub(crate) mod crc;
+mod crc_table;
 pub(crate) mod dmabuf;
 pub(crate) mod fetchers;
 mod fpu;

@@ -192,7 +192,9 @@ impl Path {
         if count > 1 {
             skb.set_udp_gso(segment_len, count);
         }
-        let (ip, udp) = skb.bytes()[..self.template.len()].split_at(self.template.ip_len());
+        let headers = skb.bytes().get(..self.template.len());
+        let headers = headers.and_then(|both| both.split_at_checked(self.template.ip_len()));
+        let (ip, udp) = headers.ok_or(EINVAL)?;
         let pseudos = Pseudos::new(ip, udp).ok_or(EINVAL)?;
         Ok(Frame {
             skb,
