@@ -48,13 +48,13 @@ address() { [ "$1" = v4 ] && echo "10.0.0.$2" || echo "fd00::$2"; }
 
 # in_b CMD…: starts the server on b's CPU; sets `server`.
 in_b() {
-	on_cpu 1 ip netns exec b timeout -k 5 60 "$@" >server.log 2>&1 &
+	on_cpu 1 ip netns exec b timeout -k 5 $((60 * FERROCE_SLOWER)) "$@" >server.log 2>&1 &
 	server=$!
 	(within 30 waits_for_peers $server) || { cat server.log; return 1; }
 }
 
 in_a() {
-	on_cpu 0 ip netns exec a timeout -k 5 60 "$@" >client.log 2>&1 && return
+	on_cpu 0 ip netns exec a timeout -k 5 $((60 * FERROCE_SLOWER)) "$@" >client.log 2>&1 && return
 	echo "client ended with $?:"
 	cat client.log
 	echo "server:"
@@ -96,7 +96,7 @@ mckey() {
 	[ "$net" != fd00: ] || sep=:
 	needs cm ud mcast
 	[ "$sep" != : ] || skip "mckey does not come through over IPv6, on either driver; net/multicast.py tests IPv6 groups"
-	on_cpu 1 ip netns exec b timeout -k 5 60 stdbuf -oL mckey -m "$group" -b "$net${sep}2" "$@" >server.log 2>&1 &
+	on_cpu 1 ip netns exec b timeout -k 5 $((60 * FERROCE_SLOWER)) stdbuf -oL mckey -m "$group" -b "$net${sep}2" "$@" >server.log 2>&1 &
 	server=$!
 	within 30 grep -q 'receiving data transfers\|initiating data transfers' server.log
 	in_a mckey -m "$group" -b "$net${sep}1" -s "$@"
@@ -129,7 +129,7 @@ storm() {
 	needs cm
 	in_b rping -s -P -a 10.0.0.2
 	for i in {1..8}; do
-		ip netns exec a timeout -k 5 60 rping -c -a 10.0.0.2 -C 3 -V >"storm.$i" 2>&1 &
+		ip netns exec a timeout -k 5 $((60 * FERROCE_SLOWER)) rping -c -a 10.0.0.2 -C 3 -V >"storm.$i" 2>&1 &
 		pids+=($!)
 	done
 	for i in {1..8}; do

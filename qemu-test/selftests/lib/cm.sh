@@ -20,10 +20,10 @@ talk() {
 		shift
 	done
 	shift
-	ip netns exec "$there" timeout -k 5 60 "${server[@]}" >server.log 2>&1 &
+	ip netns exec "$there" timeout -k 5 $((60 * FERROCE_SLOWER)) "${server[@]}" >server.log 2>&1 &
 	pid=$!
 	within 20 cm_listening "$there" "$port"
-	ip netns exec "$here" timeout -k 5 50 "$@" || { cat server.log; fail "client: $*"; }
+	ip netns exec "$here" timeout -k 5 $((50 * FERROCE_SLOWER)) "$@" || { cat server.log; fail "client: $*"; }
 	wait "$pid" || { cat server.log; fail "server: ${server[*]}"; }
 }
 
@@ -62,15 +62,15 @@ test_udaddy_resolves_and_sends_datagrams() {
 }
 
 test_nobody_listens() {
-	expect_failure 'reject|error' a timeout 30 rping -c -a 10.0.0.2 -C 1 -p 7999
+	expect_failure 'reject|error' a timeout $((30 * FERROCE_SLOWER)) rping -c -a 10.0.0.2 -C 1 -p 7999
 }
 
 test_R4_connect_disconnect_and_connect_at_once() {
 	local i began=$SECONDS
-	b timeout -k 5 100 rping -s -P -a 10.0.0.2 >server.log 2>&1 &
+	b timeout -k 5 $((100 * FERROCE_SLOWER)) rping -s -P -a 10.0.0.2 >server.log 2>&1 &
 	within 20 cm_listening b 7174
 	for i in {1..12}; do
-		a timeout -k 5 20 rping -c -a 10.0.0.2 -C 1 || { cat server.log; fail "connection $i"; }
+		a timeout -k 5 $((20 * FERROCE_SLOWER)) rping -c -a 10.0.0.2 -C 1 || { cat server.log; fail "connection $i"; }
 	done
 	# a stale connection would be refused, or waited for through timeouts of seconds
 	[ $((SECONDS - began)) -lt 90 ]

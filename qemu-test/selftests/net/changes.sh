@@ -32,7 +32,7 @@ ping_pong() { between v4 ibv_rc_pingpong -c -n 30 "$@" >/dev/null; }
 
 # Writes the asynchronous events of fa into events.log.
 start_listening() {
-	a timeout 60 stdbuf -oL ibv_asyncwatch -d fa >events.log 2>&1 &
+	a timeout $((60 * FERROCE_SLOWER)) stdbuf -oL ibv_asyncwatch -d fa >events.log 2>&1 &
 	within 20 grep -q 'async event FD' events.log
 }
 heard() { within 15 grep -q "event_type IBV_EVENT_$1" events.log; }
@@ -100,7 +100,7 @@ test_R39_an_interface_that_moves_away_takes_its_device_along() {
 	ip netns add c
 	ip link add m1 netns a type veth peer name m2 netns b
 	a rdma link add fm type "$FERROCE_DRIVER" netdev m1
-	timeout 20 ip -n a link set m1 netns c
+	timeout $((20 * FERROCE_SLOWER)) ip -n a link set m1 netns c
 	within 20 device_gone fm
 	# it can have a new one there
 	ip -n c link set m1 up
@@ -117,9 +117,9 @@ test_R29_GID_0_without_an_address_behind_it() {
 	a sysctl -qw net.ipv6.conf.n1.disable_ipv6=1
 	a rdma link add fn type "$FERROCE_DRIVER" netdev n1
 	# the default GID stands for a link-local address that the interface has not
-	a timeout 20 ibv_rc_pingpong -d fn -g 0 -n 2 >server.log 2>&1 &
+	a timeout $((20 * FERROCE_SLOWER)) ibv_rc_pingpong -d fn -g 0 -n 2 >server.log 2>&1 &
 	within 15 listening a 18515
-	not a timeout 20 ibv_rc_pingpong -d fn -g 0 -n 2 127.0.0.1
+	not a timeout $((20 * FERROCE_SLOWER)) ibv_rc_pingpong -d fn -g 0 -n 2 127.0.0.1
 	wait || true
 	device_in a fn
 	a ip link del n1

@@ -34,10 +34,10 @@ talk() {
 	[[ $3 != *.* ]] || within 15 ip netns exec "$client" ping -qc 1 -W 1 "$3" >/dev/null
 	there=$(gid_index "$2" "$3" ip netns exec "$server")
 	here=$(gid_index "$5" "$6" ip netns exec "$client")
-	ip netns exec "$server" timeout -k 5 60 ibv_rc_pingpong -d "$2" -g "$there" -c -s 20000 -n 30 "${args[@]}" >server.log 2>&1 &
+	ip netns exec "$server" timeout -k 5 $((60 * FERROCE_SLOWER)) ibv_rc_pingpong -d "$2" -g "$there" -c -s 20000 -n 30 "${args[@]}" >server.log 2>&1 &
 	local pid=$!
 	within 15 listening "$server" 18515
-	ip netns exec "$client" timeout -k 5 60 ibv_rc_pingpong -d "$5" -g "$here" -c -s 20000 -n 30 "${args[@]}" "$to" || {
+	ip netns exec "$client" timeout -k 5 $((60 * FERROCE_SLOWER)) ibv_rc_pingpong -d "$5" -g "$here" -c -s 20000 -n 30 "${args[@]}" "$to" || {
 		cat server.log
 		return 1
 	}
@@ -46,7 +46,7 @@ talk() {
 
 # ends NS NETDEV DEVICE: the device goes with its interface.
 ends() {
-	timeout 20 ip -n "$1" link del "$2"
+	timeout $((20 * FERROCE_SLOWER)) ip -n "$1" link del "$2"
 	within 20 device_gone "$3"
 }
 
@@ -107,10 +107,10 @@ talk_link_local() {
 	within 10 vlan_gid a ka va.5
 	there=$(vlan_gid b kb vb.5) here=$(vlan_gid a ka va.5)
 	before=$(sent_by a va.5)
-	b timeout 60 ibv_rc_pingpong -d kb -g "$there" -c -n 30 >server.log 2>&1 &
+	b timeout $((60 * FERROCE_SLOWER)) ibv_rc_pingpong -d kb -g "$there" -c -n 30 >server.log 2>&1 &
 	pid=$!
 	within 15 listening b 18515
-	a timeout 60 ibv_rc_pingpong -d ka -g "$here" -c -n 30 10.0.0.2
+	a timeout $((60 * FERROCE_SLOWER)) ibv_rc_pingpong -d ka -g "$here" -c -n 30 10.0.0.2
 	wait "$pid"
 	[ "$(sent_by a va.5)" -gt "$((before + 30))" ]
 }

@@ -50,7 +50,7 @@ test_data_comes_back_as_it_was_written() {
 test_fio_verifies_what_it_wrote() {
 	local disk
 	disk=$(host_connect 10.0.0.1 nr_io_queues=2)
-	timeout 100 fio --name=v --filename="$disk" --rw=randwrite --bsrange=4k-128k --size=6M \
+	timeout $((100 * FERROCE_SLOWER)) fio --name=v --filename="$disk" --rw=randwrite --bsrange=4k-128k --size=6M \
 		--verify=crc32c --verify_fatal=1 --direct=1 --ioengine=libaio --iodepth=8 --verify_state_save=0
 	host_disconnect
 }
@@ -110,7 +110,7 @@ test_a_target_with_a_shared_receive_queue() {
 
 # busy DISK: reads from it for as long as it goes.
 busy() {
-	timeout 90 dd if="$1" of=/dev/null bs=64k count=100000 iflag=direct >/dev/null 2>&1 &
+	timeout $((90 * FERROCE_SLOWER)) dd if="$1" of=/dev/null bs=64k count=100000 iflag=direct >/dev/null 2>&1 &
 	sleep 2
 }
 

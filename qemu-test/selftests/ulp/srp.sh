@@ -105,7 +105,7 @@ test_data_comes_back_as_it_was_written() {
 	dd if=data of="$disk" bs=512 count=77 seek=1233 oflag=direct
 	dd if="$disk" of=back bs=512 count=77 skip=1233 iflag=direct
 	cmp -n $((77 * 512)) data back
-	timeout 60 fio --name=v --filename="$disk" --rw=randwrite --bsrange=512-64k --size=3M \
+	timeout $((60 * FERROCE_SLOWER)) fio --name=v --filename="$disk" --rw=randwrite --bsrange=512-64k --size=3M \
 		--verify=crc32c --verify_fatal=1 --direct=1 --ioengine=libaio --iodepth=8 --verify_state_save=0
 	log_out
 	target_down
@@ -115,7 +115,7 @@ test_R18_the_device_goes_while_it_is_busy() {
 	local disk began
 	target_up
 	disk=$(log_in)
-	timeout 60 dd if="$disk" of=/dev/null bs=64k count=100000 iflag=direct >/dev/null 2>&1 &
+	timeout $((60 * FERROCE_SLOWER)) dd if="$disk" of=/dev/null bs=64k count=100000 iflag=direct >/dev/null 2>&1 &
 	sleep 2
 	began=$SECONDS
 	rdma link del fa

@@ -22,19 +22,19 @@ after_all() { pair_down; }
 write_between() {
 	local to=$1 server
 	shift
-	b timeout -k 5 40 ferroce perf write --port $PORT >server.log 2>&1 &
+	b timeout -k 5 $((40 * FERROCE_SLOWER)) ferroce perf write --port $PORT >server.log 2>&1 &
 	server=$!
 	within 15 listening b $PORT
-	a timeout -k 5 40 ferroce perf write --port $PORT "$@" "$to" || { cat server.log; return 1; }
+	a timeout -k 5 $((40 * FERROCE_SLOWER)) ferroce perf write --port $PORT "$@" "$to" || { cat server.log; return 1; }
 	wait "$server" || { cat server.log; return 1; }
 	grep -q 'data verified' server.log
 }
 
 start_endless() {
-	b timeout -k 5 90 ferroce perf write --port $PORT >server.log 2>&1 &
+	b timeout -k 5 $((90 * FERROCE_SLOWER)) ferroce perf write --port $PORT >server.log 2>&1 &
 	SERVER=$!
 	within 15 listening b $PORT
-	a timeout -k 5 90 ferroce perf write --port $PORT --duration 60 10.0.0.2 >client.log 2>&1 &
+	a timeout -k 5 $((90 * FERROCE_SLOWER)) ferroce perf write --port $PORT --duration 60 10.0.0.2 >client.log 2>&1 &
 	CLIENT=$!
 	within 15 busy
 }
@@ -114,7 +114,7 @@ test_server_killed_under_traffic() {
 test_link_del_under_traffic() {
 	mark
 	start_endless
-	timeout 30 ip netns exec a rdma link del fa
+	timeout $((30 * FERROCE_SLOWER)) ip netns exec a rdma link del fa
 	within 30 dead "$CLIENT"
 	cat client.log
 	grep -q 'No such device' client.log

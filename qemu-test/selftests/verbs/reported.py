@@ -13,7 +13,7 @@ import pyverbs.enums as e
 from ktap import Skip, case, eq, main
 from rc import Buffer, pair, pattern, shell
 
-TOOL = "timeout -k 5 90 ib_write_bw -s 65536 -n 300 -u 16"
+TOOL = "timeout -k 5 $((90 * FERROCE_SLOWER)) ib_write_bw -s 65536 -n 300 -u 16"
 
 
 @case("R1 two long runs from one host to one server while packets are lost", limit=200)

@@ -67,7 +67,7 @@ works() {
 
 test_link_del_under_traffic() {
 	start_traffic
-	timeout 30 ip netns exec a rdma link del fa
+	timeout $((30 * FERROCE_SLOWER)) ip netns exec a rdma link del fa
 	device_gone fa
 	end_traffic
 	works
@@ -94,7 +94,7 @@ test_R19_address_removed_under_traffic() {
 
 test_R39_interface_removed_under_traffic() {
 	start_traffic
-	timeout 30 ip -n a link del va
+	timeout $((30 * FERROCE_SLOWER)) ip -n a link del va
 	device_gone fa
 	device_gone fb
 	end_traffic
@@ -134,7 +134,7 @@ test_rmmod_under_traffic() {
 		skip "rdma_rxe stays loaded while a program has its device open"
 	fi
 	start_traffic
-	timeout 30 rmmod "$MODULE"
+	timeout $((30 * FERROCE_SLOWER)) rmmod "$MODULE"
 	device_gone fa
 	device_gone fb
 	end_traffic
@@ -144,7 +144,7 @@ test_rmmod_under_traffic() {
 test_rmmod_with_idle_devices() {
 	works
 	nothing_left
-	timeout 30 rmmod "$MODULE"
+	timeout $((30 * FERROCE_SLOWER)) rmmod "$MODULE"
 	device_gone fa
 	works
 	pair_down
