@@ -52,3 +52,10 @@ pingpong() {
 	grep -q 'bytes in .* seconds' client.out
 	not grep -i 'invalid data' client.out server.log
 }
+
+# able FEATURE[,FEATURE…] CASE…: the case, if the device has those.
+able() {
+	# shellcheck disable=SC2086 # a list
+	needs ${1//,/ }
+	"${@:2}"
+}
