@@ -29,9 +29,9 @@ cases() {
 		talk v4 udaddy -c 1 -C 20
 		talk v4 udaddy -c 8 -C 10 -S 1000
 		talk v6 udaddy -c 2 -C 10
-		mckey 239.1.1.1 10.0.0 -C 10
-		mckey 239.1.1.2 10.0.0 -C 10 -S 1000 -c 4
-		mckey ff0e::1234 fd00: -C 10
+		mckey v4 239.1.1.1 -C 10
+		mckey v4 239.1.1.2 -C 10 -S 1000 -c 4
+		mckey v6 ff0e::1234 -C 10
 		copy
 		client_server rdma_server rdma_client
 		client_server rdma_xserver rdma_xclient -c r
@@ -89,19 +89,26 @@ talk() {
 	clean
 }
 
-# mckey GROUP NETWORK ARGS…: what one sends the other gets.
+# mckey v4|v6 GROUP ARGS…: what one sends the other gets.
 mckey() {
-	local group=$1 net=$2 sep=.
+	local family=$1 group=$2
 	shift 2
-	[ "$net" != fd00: ] || sep=:
 	needs cm ud mcast
-	[ "$sep" != : ] || skip "mckey does not come through over IPv6, on either driver; net/multicast.py tests IPv6 groups"
-	on_cpu 1 ip netns exec b timeout -k 5 $((60 * FERROCE_SLOWER)) stdbuf -oL mckey -m "$group" -b "$net${sep}2" "$@" >server.log 2>&1 &
+	on_cpu 1 ip netns exec b timeout -k 5 $((60 * FERROCE_SLOWER)) stdbuf -oL mckey -m "$group" -b "$(address "$family" 2)" "$@" >server.log 2>&1 &
 	server=$!
-	within 30 grep -q 'receiving data transfers\|initiating data transfers' server.log
-	in_a mckey -m "$group" -b "$net${sep}1" -s "$@"
+	within 30 grep -qE '(receiving|initiating) data transfers|failure joining' server.log
+	cannot_join "$family"
+	in_a mckey -m "$group" -b "$(address "$family" 1)" -s "$@"
 	served
 	clean
+}
+
+# The connection manager of the kernel joins groups of IPv4 only over RoCEv2: for IPv6
+# cma_iboe_join_multicast answers -ENOTSUPP (524), whatever the device.
+cannot_join() {
+	[ "$1" = v6 ] && grep -q 'failure joining: Unknown error 524' server.log || return 0
+	kill "$server" 2>/dev/null || true
+	skip "the kernel joins no IPv6 group over RoCEv2 (cma_iboe_join_multicast: ENOTSUPP); net/multicast.py tests them"
 }
 
 copy() {
