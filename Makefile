@@ -42,7 +42,7 @@ demo: setup modules tools ## show ferroce at work in a guest, beside rdma_rxe
 check: setup modules tools ## run every test, or those of SUITE
 	@qemu-test/check $(SUITE)
 
-bench: setup modules ## measure ferroce beside rdma_rxe; ROWS=quick takes minutes
+bench: setup modules tools ## measure ferroce beside rdma_rxe; ROWS=quick takes minutes
 	@qemu-test/bench $(foreach row,$(ROWS),'$(row)') $(if $(CLOCK),--clock $(CLOCK)) \
 		$(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(CPU),--cpu $(CPU))
 

@@ -43,7 +43,7 @@ def main():
         # Drivers take turns in each round.
         for driver in plan["drivers"]:
             for row in wanted:
-                if not row.no_driver:
+                if not row.no_driver and not (row.ours_only and driver != "ferroce"):
                     measure(bench, row, driver, number)
         for row in wanted:
             if row.no_driver:

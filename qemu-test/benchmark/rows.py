@@ -29,6 +29,8 @@ class Row:
     mtu: int = JUMBO
     # It is the same whatever the RDMA driver, so it is measured once a round.
     no_driver: bool = False
+    # Only ferroce has it.
+    ours_only: bool = False
 
 
 def less_is_better(metric):
@@ -90,6 +92,7 @@ def all_rows():
     ]
     rows += [variant("idle", "send", f"idle{idle}", idle=idle) for idle in (1000, 10000)]
     rows += [
+        Row("chardev_write_64k", "chardev", {"count": 2000}, ("chardev",), ours_only=True),
         Row("region_1g", "region", {"mib": 1024}, ("region",)),
         Row("connect", "connect", {}, ("connect",)),
         Row("tcp", "iperf", {}, ("tcp", "quick"), no_driver=True),

@@ -160,6 +160,16 @@ class Bench:
                 holder.line("ready")
             yield sum(took) / len(took)
 
+    def chardev(self, row, count):
+        """Writes of 64 KiB through /dev/ferroce, by the project's own program."""
+        words = ["ferroce", "perf", "write"]
+        server = Server([*words, "-d", "fb"], TOOL_SECONDS)
+        with server:
+            server.listens(PERFTEST_PORT)
+            said = on_a(*words, "-d", "fa", "-n", count, "--json", ADDRESS["b"], timeout=TOOL_SECONDS)
+            server.wait()
+        return {f"{row.name}_MBps": json.loads(said[said.index("{"):])["bytes_per_second"] / 1e6}
+
     def region(self, row, mib):
         """Registering memory that is there, and giving it back."""
         said = on_a(PROGRAMS / "objects", "mr", "fa", mib, timeout=TOOL_SECONDS)
