@@ -25,18 +25,25 @@ SELFTESTS = CLONE / "qemu-test" / "selftests"
 RESULTS = CLONE / "build" / "results"
 GUEST_SUITES = ["kselftest", "verbs", "net", "pyverbs", "cm", "perftest", "ulp", "interop"]
 SUITES = ["lint", "unit", "sim", "mutants", *GUEST_SUITES]
+# Not among those that run when none is named.
+MORE_SUITES = ["debug"]
 # What runs in a kernel for debugging unless suites are named.
 DEBUG_SUITES = {
     "lockdep": ["kselftest", "verbs", "net", "pyverbs", "cm", "perftest"],
     "uml-kasan": ["verbs"],
     "uml": ["verbs"],
 }
+# What of them runs in the kernel `lockdep` as suite `debug`: much of the driver in little
+# time. The kernel and the scripts have a time of their own.
+DEBUG_SCRIPTS = ["verbs/states.py", "verbs/srq.py", "verbs/rc-data.py"]
+DEBUG_BUILD_SECONDS = 1500
+DEBUG_SECONDS = 1200
 GUEST_LINE = re.compile(r"^# guest: (.+)$", re.MULTILINE)
 CARGO_LINE = re.compile(r"^test (.+) \.\.\. (ok|FAILED|ignored)(?:, (.*))?$")
 SECONDS_A_SCRIPT = 1100
 HOST_SECONDS = 1500
 # What takes a second takes so many with every check that a kernel has.
-SLOWER = {"stock": 1, "lockdep": 4, "uml": 1, "uml-kasan": 3}
+SLOWER = {"stock": 1, "lockdep": 8, "uml": 1, "uml-kasan": 6}
 
 EPILOG = """\
 suites:
@@ -52,6 +59,8 @@ suites:
   perftest   the tools of perftest and the ping-pongs
   ulp        users in the kernel: RDMA-CM, NVMe over fabrics, SRP; PMA
   interop    ferroce and rdma_rxe in two guests; tshark reads our packets
+  debug      a choice of the above in a kernel with KASAN, lockdep and kmemleak; only
+             when it is named
 
 Results are also in build/results: results.json, junit.xml, and the logs of each
 guest, with another kernel than the stock one in a directory named after it.
@@ -64,11 +73,15 @@ class Check:
 
     def __init__(self, driver, kernel):
         self.driver = driver
+        self.results = []
+        self.began = time.monotonic()
+        self.boot(kernel)
+
+    def boot(self, kernel):
+        """From now on guests have that kernel."""
         self.kernel = kernel
         self.out = RESULTS if kernel == "stock" else RESULTS / kernel
         self.out.mkdir(parents=True, exist_ok=True)
-        self.results = []
-        self.began = time.monotonic()
 
     def say(self, text):
         """One line of progress, with the time since the start."""
@@ -108,10 +121,10 @@ class Check:
         figures = ", ".join(f"{self.count(v, suite)} {v}" for v in (PASSED, FAILED, SKIPPED))
         self.say(f"{suite}: {figures} in {time.monotonic() - began:.0f} s")
 
-    def host(self, command, cwd, on_line):
+    def host(self, command, cwd, on_line, seconds=HOST_SECONDS):
         """Runs a command here, line by line; returns its exit status."""
         with subprocess.Popen(
-            ["timeout", "-k", "10", str(HOST_SECONDS * SLOWER[self.kernel]), *command],
+            ["timeout", "-k", "10", str(seconds), *command],
             cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace",
         ) as process:
@@ -138,14 +151,14 @@ class Check:
 
         self.host(command, CLONE, on_line)
         reader.cut_off("it ended early")
-        (RESULTS / f"{suite}.log").write_text("\n".join(said) + "\n")
+        (self.out / f"{suite}.log").write_text("\n".join(said) + "\n")
         if not reader.ended:
             self.add(Result(suite, suite, "run", FAILED, "\n".join(said[-30:])))
 
     def sim(self):
         """The simulator's runs; it says itself whether they have met enough."""
         program = CLONE / "build" / "bin" / "ferroce-sim"
-        self.ktap("sim", [program, "suite", "--cover", RESULTS / "sim-coverage.txt"])
+        self.ktap("sim", [program, "suite", "--cover", self.out / "sim-coverage.txt"])
 
     def mutants(self):
         """Bugs planted in the engine, each of which a test must notice."""
@@ -170,19 +183,51 @@ class Check:
         if status:
             self.add(Result("unit", "cargo test", f"exit status {status}", FAILED, "\n".join(tail[-40:])))
 
+    def debug(self):
+        """Some scripts in a kernel with every check, which is built first where it is missing."""
+        said = []
+
+        def on_line(line):
+            if len(said) % 6 == 0:
+                self.say(f"  {line}")
+            said.append(line)
+
+        status = self.host(
+            [CLONE / "qemu-test" / "setup" / "debug-kernel", "lockdep", "modules"],
+            CLONE, on_line, DEBUG_BUILD_SECONDS,
+        )
+        if status:
+            why = f"not within {DEBUG_BUILD_SECONDS} s" if status == 124 else "failed"
+            text = f"{why}; qemu-test/setup/debug-kernel lockdep does it without a limit\n"
+            self.add(Result("debug", "setup/debug-kernel", "build", FAILED, text + "\n".join(said[-30:])))
+            return
+        usual = self.kernel
+        self.boot("lockdep")
+        try:
+            until = time.monotonic() + DEBUG_SECONDS
+            self.groups("debug", DEBUG_SCRIPTS, lambda _: max(60, int(until - time.monotonic())))
+        finally:
+            self.boot(usual)
+
     def guests(self, suite):
-        """The scripts of a suite; those that want the same guest share a boot."""
+        """The scripts of a suite."""
         if suite == "kselftest":
             copy_kernel_selftests()
-        groups = {}
-        for path in sorted((SELFTESTS / suite).iterdir()):
-            if path.is_file() and os.access(path, os.X_OK):
-                match = GUEST_LINE.search(path.read_text())
-                groups.setdefault(match[1] if match else "--topology pair", []).append(path)
-        for number, (options, scripts) in enumerate(groups.items(), 1):
-            self.guest(suite, number, options, [f"{suite}/{s.name}" for s in scripts])
+        paths = sorted((SELFTESTS / suite).iterdir())
+        scripts = [f"{suite}/{path.name}" for path in paths if path.is_file() and os.access(path, os.X_OK)]
+        slower = SLOWER[self.kernel]
+        self.groups(suite, scripts, lambda group: min(len(group) * SECONDS_A_SCRIPT, HOST_SECONDS) * slower)
 
-    def guest(self, suite, number, options, scripts):
+    def groups(self, suite, scripts, limit):
+        """Scripts that want the same guest share a boot, for as many seconds as `limit` gives them."""
+        groups = {}
+        for script in scripts:
+            match = GUEST_LINE.search((SELFTESTS / script).read_text())
+            groups.setdefault(match[1] if match else "--topology pair", []).append(script)
+        for number, (options, group) in enumerate(groups.items(), 1):
+            self.guest(suite, number, options, group, limit(group))
+
+    def guest(self, suite, number, options, scripts, seconds):
         """One boot, and the scripts in it."""
         out = self.out / f"{suite}-{number}"
         shutil.rmtree(out, ignore_errors=True)
@@ -201,7 +246,8 @@ class Check:
                 node, text = match[1], match[2]
             readers[node].line(text)
 
-        status = self.host(self.guest_command(options, out, scripts, two), CLONE, on_line)
+        command = self.guest_command(options, out, scripts, two, seconds)
+        status = self.host(command, CLONE, on_line, seconds + 60)
         for node, reader in readers.items():
             reader.cut_off(f"the guest ended, exit status {status}")
             for script in scripts:
@@ -212,18 +258,16 @@ class Check:
             text = f"{why.get(status, 'failed')}\n" + "\n".join(said[-30:])
             self.add(Result(suite, f"guest {options}", f"exit status {status}", FAILED, text))
 
-    def guest_command(self, options, out, scripts, two):
+    def guest_command(self, options, out, scripts, two, seconds):
         """The command line that boots the guest."""
         words = options.split()
         if self.driver == "rxe" and "--modules" not in words:
             words += ["--modules", "rdma_rxe"]
-        slower = SLOWER[self.kernel]
-        limit = str(min(len(scripts) * SECONDS_A_SCRIPT, HOST_SECONDS - 30) * slower)
-        environment = ["env", f"FERROCE_SLOWER={slower}"]
+        environment = ["env", f"FERROCE_SLOWER={SLOWER[self.kernel]}"]
         if not two:
             environment.append(f"FERROCE_DRIVER={self.driver}")
         return [
-            CLONE / "qemu-test" / "guest", *words, "--kernel", self.kernel, "--timeout", limit,
+            CLONE / "qemu-test" / "guest", *words, "--kernel", self.kernel, "--timeout", str(seconds),
             "--out", out, "--", *environment, "qemu-test/selftests/run", *scripts,
         ]
 
@@ -273,7 +317,7 @@ def main():
         prog="qemu-test/check", description="Runs all test suites, or those named.",
         epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES + MORE_SUITES))
     parser.add_argument(
         "--kernel", choices=SLOWER, default="stock",
         help="of the guests; see qemu-test/guest --help",
@@ -281,8 +325,8 @@ def main():
     options = parser.parse_args()
     suites = options.suites or (SUITES if options.kernel == "stock" else DEBUG_SUITES[options.kernel])
     for suite in suites:
-        if suite not in SUITES:
-            parser.error(f"there is no suite {suite}; there are {', '.join(SUITES)}")
+        if suite not in SUITES + MORE_SUITES:
+            parser.error(f"there is no suite {suite}; there are {', '.join(SUITES + MORE_SUITES)}")
     check = Check(os.environ["FERROCE_DRIVER"], options.kernel)
     try:
         for suite in suites:
