@@ -131,6 +131,10 @@ pub trait Env {
     /// An error is the status that the work request completes with.
     fn local(&mut self, op: &LocalOp) -> Result<(), WcStatus>;
 
+    /// Hears that all but the last `left` of the send work requests taken so far are complete. Comes before the
+    /// completion that tells so: who sees that may post in their place at once.
+    fn sends_left(&mut self, left: u32);
+
     /// Puts a completion into the send completion queue.
     fn complete_send(&mut self, completion: Completion);
 

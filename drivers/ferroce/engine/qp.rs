@@ -413,6 +413,7 @@ impl<S: Store> Qp<S> {
             env.count(Count::Sent);
         }
         if status != WcStatus::Success || wqe.flags.signaled || self.cfg.sq_sig_all {
+            env.sends_left((self.ring.tail - self.ring.head.wqe) as u32);
             env.complete_send(self.send_completion(&wqe, status));
         }
     }

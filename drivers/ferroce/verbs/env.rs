@@ -103,9 +103,8 @@ impl Env<'_> {
 
     /// Shows user space which elements of the send ring it may use again.
     pub(super) fn release_sends(&mut self, engine: &Engine) {
-        let ring = &self.qp.sq;
-        let in_use = ring.capacity() as usize - engine.sq_space();
-        ring.set_consumer(self.side.sq_next.wrapping_sub(in_use as u32));
+        let in_use = self.qp.sq.capacity() as usize - engine.sq_space();
+        engine::Env::sends_left(self, in_use as u32);
     }
 
     /// Completes what an error left in the queues.
@@ -225,6 +224,11 @@ impl<'a> engine::Env for Env<'a> {
 
     fn local(&mut self, op: &LocalOp) -> Result<(), WcStatus> {
         self.mem.local(op)
+    }
+
+    fn sends_left(&mut self, left: u32) {
+        let consumer = self.side.sq_next.wrapping_sub(left);
+        self.qp.sq.set_consumer(consumer);
     }
 
     fn complete_send(&mut self, c: Completion) {

@@ -94,6 +94,8 @@ impl Env for Host {
         Ok(())
     }
 
+    fn sends_left(&mut self, _left: u32) {}
+
     fn complete_send(&mut self, completion: Completion) {
         self.done.push(completion);
     }

@@ -36,6 +36,31 @@ fn send_fills_the_receive() {
     assert_eq!(pair.ends[1].peek(100, 5000), data);
 }
 
+/// Who polls a completion may post at once, also into a queue of one place.
+#[test]
+fn a_place_in_the_queue_is_free_before_its_completion_is_seen() {
+    let mut pair = Pair::new(&Setup::default());
+    let [a, _] = &mut pair.ends;
+    let signaled = SendFlags {
+        signaled: true,
+        ..SendFlags::default()
+    };
+    for (wr_id, flags) in [signaled, SendFlags::default(), signaled, signaled]
+        .into_iter()
+        .enumerate()
+    {
+        let from = [Endpoint::sge(0, 64)];
+        a.send_with(wr_id as u64, Endpoint::write(0), &from, flags)
+            .unwrap();
+    }
+    pair.settle(100);
+    assert_eq!(
+        pair.ends[0].sent(),
+        [(0, Success), (2, Success), (3, Success)]
+    );
+    assert_eq!(pair.ends[0].env.left_then, [3, 1, 0]);
+}
+
 #[test]
 fn send_with_immediate_and_solicited() {
     let mut pair = Pair::new(&Setup::default());

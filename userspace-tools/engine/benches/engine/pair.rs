@@ -162,6 +162,8 @@ impl Env for Host {
         Err(WcStatus::LocQpOpErr)
     }
 
+    fn sends_left(&mut self, _left: u32) {}
+
     fn complete_send(&mut self, completion: Completion) {
         assert_eq!(completion.status, WcStatus::Success);
         self.sent += 1;

@@ -45,6 +45,10 @@ pub struct HostEnv {
     pub srq: Option<u32>,
     /// Send completions, oldest first.
     pub send_cq: Vec<Completion>,
+    /// Send work requests that were said to be left.
+    pub sends_left: u32,
+    /// How many that was when each of `send_cq` came.
+    pub left_then: Vec<u32>,
     /// Receive completions, oldest first.
     pub recv_cq: Vec<Completion>,
     /// Local operations that were done or tried, oldest first.
@@ -95,7 +99,12 @@ impl Env for HostEnv {
         .map_err(|_| WcStatus::LocQpOpErr)
     }
 
+    fn sends_left(&mut self, left: u32) {
+        self.sends_left = left;
+    }
+
     fn complete_send(&mut self, completion: Completion) {
+        self.left_then.push(self.sends_left);
         self.send_cq.push(completion);
     }
 
