@@ -272,11 +272,17 @@ def refused():
                 raise AssertionError(f"errno is {why.errno}")
 
 
-def never(memory):
-    """Memory whose pages somebody is to deliver who never does; the descriptor says when one is wanted."""
+def userfaultfd():
+    """The descriptor of that system call, which not all kernels have."""
     fd = libc.syscall(USERFAULTFD, os.O_CLOEXEC)
     if fd < 0:
         raise Skip(f"userfaultfd: {os.strerror(ctypes.get_errno())}")
+    return fd
+
+
+def never(memory):
+    """Memory whose pages somebody is to deliver who never does; the descriptor says when one is wanted."""
+    fd = userfaultfd()
     fcntl.ioctl(fd, 0xC018AA3F, struct.pack("3Q", 0xAA, 0, 0))
     fcntl.ioctl(fd, 0xC020AA00, struct.pack("4Q", memory.base, memory.size, 1, 0))
     return fd
@@ -303,6 +309,7 @@ def page_that_never_comes():
 
 @case("R17 a process whose page never comes dies when it is killed", limit=60)
 def killed_waiting():
+    os.close(userfaultfd())
     before = resources()
     ready, tell = os.pipe()
     child = os.fork()
