@@ -206,11 +206,11 @@ def local_inv():
         mw.close()
 
 
-@case("type 2: SEND with invalidate takes it away, and says so")
-def remote_inv():
+def remote_inv(length):
+    """A SEND of that length takes a window away."""
     with pair() as (x, y):
         source, target = Buffer(x.pd, 64), Buffer(y.pd, 64, access=BINDABLE)
-        into = Buffer(y.pd, 64)
+        message, into = Buffer(x.pd, length), Buffer(y.pd, length)
         mw = MW(y.pd, e.IBV_MW_TYPE_2)
         _, key = bind2(y, mw, target.mr, target.address, 64)
         eq(access(x, source, WRITE, key, target.address), FINE, "before")
@@ -219,17 +219,24 @@ def remote_inv():
             opcode=e.IBV_WR_SEND_WITH_INV,
             send_flags=e.IBV_SEND_SIGNALED,
             num_sge=1,
-            sg=[source.sge()],
+            sg=[message.sge()],
         )
         wr.imm_data = key
         x.qp.post_send(wr)
         x.good()
         (wc,) = y.good()
+        eq(wc.byte_len, length, "byte_len")
         eq(bool(wc.wc_flags & e.IBV_WC_WITH_INV), True, "IBV_WC_WITH_INV")
         eq(wc.imm_data, key, "invalidated key")
         eq(access(x, source, WRITE, key, target.address), REFUSED, "afterwards")
         target.mr.close()
         mw.close()
+
+
+for LENGTH in (64, 9000):
+    case(f"type 2: SEND of {LENGTH} bytes with invalidate takes it away, and says so")(
+        lambda n=LENGTH: remote_inv(n)
+    )
 
 
 @case("what a peer may not invalidate: an unbound window, type 1, a region")
