@@ -24,9 +24,7 @@ CLONE = Path(__file__).resolve().parents[2]
 SELFTESTS = CLONE / "qemu-test" / "selftests"
 RESULTS = CLONE / "build" / "results"
 GUEST_SUITES = ["kselftest", "verbs", "net", "pyverbs", "cm", "perftest", "ulp", "interop"]
-SUITES = ["lint", "unit", "sim", "mutants", *GUEST_SUITES]
-# Not among those that run when none is named.
-MORE_SUITES = ["debug"]
+SUITES = ["lint", "unit", "sim", "mutants", *GUEST_SUITES, "debug"]
 # What runs in a kernel for debugging unless suites are named.
 DEBUG_SUITES = {
     "lockdep": ["kselftest", "verbs", "net", "pyverbs", "cm", "perftest"],
@@ -59,8 +57,7 @@ suites:
   perftest   the tools of perftest and the ping-pongs
   ulp        users in the kernel: RDMA-CM, NVMe over fabrics, SRP; PMA
   interop    ferroce and rdma_rxe in two guests; tshark reads our packets
-  debug      a choice of the above in a kernel with KASAN, lockdep and kmemleak; only
-             when it is named
+  debug      a choice of the above in a kernel with KASAN, lockdep and kmemleak
 
 Results are also in build/results: results.json, junit.xml, and the logs of each
 guest, with another kernel than the stock one in a directory named after it.
@@ -317,7 +314,7 @@ def main():
         prog="qemu-test/check", description="Runs all test suites, or those named.",
         epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES + MORE_SUITES))
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
     parser.add_argument(
         "--kernel", choices=SLOWER, default="stock",
         help="of the guests; see qemu-test/guest --help",
@@ -325,8 +322,8 @@ def main():
     options = parser.parse_args()
     suites = options.suites or (SUITES if options.kernel == "stock" else DEBUG_SUITES[options.kernel])
     for suite in suites:
-        if suite not in SUITES + MORE_SUITES:
-            parser.error(f"there is no suite {suite}; there are {', '.join(SUITES + MORE_SUITES)}")
+        if suite not in SUITES:
+            parser.error(f"there is no suite {suite}; there are {', '.join(SUITES)}")
     check = Check(os.environ["FERROCE_DRIVER"], options.kernel)
     try:
         for suite in suites:
