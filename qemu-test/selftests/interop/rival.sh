@@ -23,6 +23,7 @@ cases() {
 			talk $server v4 ib_send_lat -s 8 -n 100
 			talk $server v4 ib_send_lat -I 64 -s 64 -n 100
 			talk $server v4 ib_write_lat -s 8 -n 100
+			talk $server v4 ib_read_lat -s 8 -n 100
 			talk $server v4 ib_read_bw -e -s 4097 -n 50
 			talk $server v4 ib_write_bw -b -q 2 -s 16384 -n 50
 			talk $server v4 ib_send_bw -q 8 -s 16384 -n 25
