@@ -50,12 +50,22 @@ unsigned int ferroce_num_possible_cpus(void)
 	return num_possible_cpus();
 }
 
-/* Whether vector registers may be used here, and the CPU has AVX and PCLMULQDQ. */
+/* Whether the CPU has AVX and PCLMULQDQ, and the kernel keeps the registers of 256 bits. */
+bool ferroce_has_vectors(void)
+{
+#if defined(CONFIG_X86_64) && !defined(CONFIG_UML)
+	return boot_cpu_has(X86_FEATURE_AVX) && boot_cpu_has(X86_FEATURE_PCLMULQDQ) &&
+	       cpu_has_xfeatures(XFEATURE_MASK_SSE | XFEATURE_MASK_YMM, NULL);
+#else
+	return false;
+#endif
+}
+
+/* Whether vector registers may be used here, and now are. */
 bool ferroce_fpu_begin(void)
 {
 #if defined(CONFIG_X86_64) && !defined(CONFIG_UML)
-	if (boot_cpu_has(X86_FEATURE_AVX) && boot_cpu_has(X86_FEATURE_PCLMULQDQ) &&
-	    irq_fpu_usable()) {
+	if (irq_fpu_usable()) {
 		kernel_fpu_begin_mask(0);
 		return true;
 	}
@@ -68,4 +78,19 @@ void ferroce_fpu_end(void)
 #if defined(CONFIG_X86_64) && !defined(CONFIG_UML)
 	kernel_fpu_end();
 #endif
+}
+
+struct mem_cgroup *ferroce_memcg_of(struct mm_struct *mm)
+{
+	return get_mem_cgroup_from_mm(mm);
+}
+
+struct mem_cgroup *ferroce_memcg_charge(struct mem_cgroup *memcg)
+{
+	return set_active_memcg(memcg);
+}
+
+void ferroce_memcg_put(struct mem_cgroup *memcg)
+{
+	mem_cgroup_put(memcg);
 }

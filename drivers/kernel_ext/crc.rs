@@ -5,7 +5,10 @@
 
 use super::{
     crc_table,
-    fpu::Section,
+    fpu::{
+        self,
+        Section, //
+    },
     timer, //
 };
 use crate::bindings;
@@ -107,6 +110,7 @@ fn rate(bytes: usize, ns: u64) -> u64 {
 /// anything is sent. Fails with `ENOMEM`.
 pub(crate) fn choose() -> Result {
     const LEN: usize = 4096;
+    fpu::detect();
     let mut from = KVec::from_elem(0u8, LEN, GFP_KERNEL)?;
     let mut to = KVec::from_elem(0u8, LEN, GFP_KERNEL)?;
     for (i, byte) in from.iter_mut().enumerate() {

@@ -6,7 +6,25 @@
 //! kernel before and after ([`Section`]); that is not possible in every context.
 
 use crate::bindings;
-use core::marker::PhantomData;
+use core::{
+    marker::PhantomData,
+    sync::atomic::{
+        AtomicBool,
+        Ordering, //
+    },
+};
+
+/// The CPU has what this module uses.
+static USABLE: AtomicBool = AtomicBool::new(false);
+
+/// Finds out whether there can be a [`Section`]; before that there is none.
+pub(super) fn detect() {
+    // SAFETY: no requirement.
+    USABLE.store(
+        unsafe { bindings::ferroce_has_vectors() },
+        Ordering::Relaxed,
+    );
+}
 
 /// A section of code that may use vector registers. It stays on its CPU, and is short.
 pub(super) struct Section(PhantomData<*mut ()>);
@@ -14,9 +32,10 @@ pub(super) struct Section(PhantomData<*mut ()>);
 impl Section {
     /// Begins one, if that is possible here and the CPU has what this module uses.
     pub(super) fn begin() -> Option<Self> {
+        let usable = USABLE.load(Ordering::Relaxed);
         // SAFETY: what was begun is ended in `drop`, on the same CPU, since preemption is off
         // meanwhile and the section is not `Send`.
-        unsafe { bindings::ferroce_fpu_begin() }.then_some(Self(PhantomData))
+        (usable && unsafe { bindings::ferroce_fpu_begin() }).then_some(Self(PhantomData))
     }
 
     /// Takes `blocks` times 16 bytes at the start of `bytes` into the state of a reflected

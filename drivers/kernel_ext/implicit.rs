@@ -7,6 +7,7 @@
 //! that their number is bounded: [`MOST`].
 
 use super::{
+    charge::Charged,
     fetchers,
     lock::{
         new_bh_lock,
@@ -51,6 +52,21 @@ const PART_PAGES: usize = PART / PAGE_SIZE;
 const MOST: usize = 4096;
 /// Pages without memory that are remembered until somebody has been told.
 const FAILURES: usize = 16;
+
+/// How a part is wanted: to be written, and by somebody who waits.
+#[derive(Clone, Copy)]
+struct How {
+    write: bool,
+    told: bool,
+}
+const READ: How = How {
+    write: false,
+    told: true,
+};
+const WRITE: How = How {
+    write: true,
+    told: true,
+};
 
 struct State {
     /// The parts by their number, which is their address divided by [`PART`].
@@ -117,18 +133,20 @@ impl Implicit {
 
     /// The part with all of `len` bytes at `at`. Any context.
     ///
-    /// Fails with `EAGAIN` if it is being made, `EFAULT` if that was tried and failed.
-    fn part(this: &Arc<Self>, at: usize, len: usize, write: bool) -> Result<Arc<Odp>> {
+    /// Fails with `EAGAIN` if it is being made, and for who is to be `told` with `EFAULT` if
+    /// that was tried and failed.
+    fn part(this: &Arc<Self>, at: usize, len: usize, how: How) -> Result<Arc<Odp>> {
         let mut state = this.state.lock();
         // The clone is never the last one: the whole is kept during an access.
         if let Ok(part) = state.find(at / PART) {
             return Ok(part.clone());
         }
         let pages = at / PAGE_SIZE..(at + len).div_ceil(PAGE_SIZE);
-        if state.take_failure(&pages) {
+        let How { write, told } = how;
+        if told && state.take_failure(&pages) {
             return Err(EFAULT);
         }
-        let news = state.wanted.add(pages, write);
+        let news = state.wanted.add(Wanted { pages, write, told });
         drop(state);
         if news {
             fetchers::start(this);
@@ -153,7 +171,7 @@ impl Implicit {
     /// Copies from address `start`. Fails as [`Odp::read`] does.
     pub(crate) fn read(this: &Arc<Self>, start: usize, out: &mut [u8]) -> Result {
         Self::each(start, out.len(), |at, bytes| {
-            let part = Self::part(this, at, bytes.len(), false)?;
+            let part = Self::part(this, at, bytes.len(), READ)?;
             Odp::read(&part, at % PART, out.get_mut(bytes).ok_or(EFAULT)?)
         })
     }
@@ -161,7 +179,7 @@ impl Implicit {
     /// Copies to address `start`. Fails as [`Odp::write`] does.
     pub(crate) fn write(this: &Arc<Self>, start: usize, bytes: &[u8]) -> Result {
         Self::each(start, bytes.len(), |at, some| {
-            let part = Self::part(this, at, some.len(), true)?;
+            let part = Self::part(this, at, some.len(), WRITE)?;
             Odp::write(&part, at % PART, bytes.get(some).ok_or(EFAULT)?)
         })
     }
@@ -175,15 +193,16 @@ impl Implicit {
         if start % 8 != 0 {
             return Err(EINVAL);
         }
-        Odp::word(&Self::part(this, start, 8, true)?, start % PART, f)
+        Odp::word(&Self::part(this, start, 8, WRITE)?, start % PART, f)
     }
 
     /// As [`Odp::prefetch`].
     pub(crate) fn prefetch(this: &Arc<Self>, start: usize, len: usize, write: bool) {
         let len = len.min(AHEAD * PAGE_SIZE);
+        let how = How { write, told: false };
         // What does not come now is fetched when it is wanted.
         let _ = Self::each(start, len, |at, bytes| {
-            let part = Self::part(this, at, bytes.len(), write)?;
+            let part = Self::part(this, at, bytes.len(), how)?;
             Odp::prefetch(&part, at % PART, bytes.len(), write);
             Ok(())
         });
@@ -194,7 +213,8 @@ impl Implicit {
         Self::each(start, len, |at, bytes| {
             if fault {
                 let pages = at / PAGE_SIZE..(at + bytes.len()).div_ceil(PAGE_SIZE);
-                self.make(at / PART, &Wanted { pages, write })?;
+                let told = false;
+                self.make(at / PART, &Wanted { pages, write, told })?;
             }
             let part = self.state.lock().find(at / PART).ok().cloned();
             part.map_or(Ok(()), |part| {
@@ -204,6 +224,8 @@ impl Implicit {
     }
 
     /// Makes a part, if what is wanted of it is there. Process context.
+    ///
+    /// Fails with `EFAULT` if it is not, `ENOMEM`, and with `EBUSY` if it changes all the time.
     fn make(&self, number: usize, wanted: &Wanted) -> Result {
         if self.state.lock().find(number).is_ok() {
             return Ok(());
@@ -211,16 +233,18 @@ impl Implicit {
         let mm = self.mm.mmget_not_zero().ok_or(EFAULT)?;
         let mm = MmWithUser::into_mmput_async(mm);
         let start = number.checked_mul(PART).ok_or(EFAULT)?;
+        let charged = Charged::to(&mm);
         let part = Odp::watch_in(&mm, start, PART)?;
+        drop(charged);
         let first = number * PART_PAGES;
         let pages =
             wanted.pages.start.max(first) - first..wanted.pages.end.min(first + PART_PAGES) - first;
-        part.fetch_or_mark(&Wanted {
+        let fetched = part.fetch_or_mark(&Wanted {
             pages: pages.clone(),
-            write: wanted.write,
+            ..*wanted
         });
         if part.is_empty(pages) {
-            return Err(EFAULT);
+            return fetched.and(Err(EBUSY));
         }
         let mut state = self.state.lock();
         if let Err(place) = state.find(number).map(drop) {
@@ -247,7 +271,9 @@ impl WorkItem for Implicit {
             };
             let parts = wanted.pages.start / PART_PAGES..wanted.pages.end.div_ceil(PART_PAGES);
             for number in parts {
-                if this.make(number, &wanted).is_err() {
+                let made = this.make(number, &wanted);
+                // What changes all the time is asked for again.
+                if wanted.told && matches!(made, Err(e) if e != EBUSY) {
                     let mut state = this.state.lock();
                     let at = state.next_failed % FAILURES;
                     state.next_failed = at + 1;

@@ -3,6 +3,7 @@
 //! Safe abstractions that the `kernel` crate lacks.
 
 pub(crate) mod bh_work;
+mod charge;
 pub(crate) mod crc;
 mod crc_table;
 pub(crate) mod dmabuf;
@@ -19,6 +20,7 @@ pub(crate) mod netdev;
 pub(crate) mod nf;
 pub(crate) mod odp;
 pub(crate) mod packet;
+mod page_entry;
 pub(crate) mod percpu;
 pub(crate) mod random;
 pub(crate) mod rcu;

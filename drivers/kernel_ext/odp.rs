@@ -16,10 +16,15 @@
 
 use super::{
     fetchers,
-    kmem::is_mapped,
     lock::{
         new_bh_lock,
         BhLock, //
+    },
+    page_entry::{
+        entry,
+        FAILED,
+        FLAGS,
+        WRITABLE, //
     },
     wanted::{
         Wanted,
@@ -58,12 +63,6 @@ use kernel::{
         WorkItem, //
     },
 };
-
-/// The page may be written.
-const WRITABLE: usize = 1;
-/// The last try to fetch it, or to fetch it for writing, failed: the next access is told so.
-const FAILED: usize = 2;
-const FLAGS: usize = WRITABLE | FAILED;
 
 /// Pages that are fetched with one call.
 const BATCH: usize = 512;
@@ -222,7 +221,8 @@ impl Odp {
             absent |= !there;
         }
         if absent {
-            let news = state.wanted.add(pages, write);
+            let told = true;
+            let news = state.wanted.add(Wanted { pages, write, told });
             drop(state);
             if news {
                 fetchers::start(this);
@@ -289,7 +289,13 @@ impl Odp {
         let end = pages.end.min(pages.start + AHEAD);
         let mut state = this.state.lock();
         let absent = (pages.start..end).find(|&page| !state.is_there(page, write));
-        let news = absent.is_some_and(|from| state.wanted.add(from..end, write));
+        let news = absent.is_some_and(|from| {
+            state.wanted.add(Wanted {
+                pages: from..end,
+                write,
+                told: false,
+            })
+        });
         drop(state);
         if news {
             fetchers::start(this);
@@ -348,8 +354,8 @@ impl Odp {
             }
             let mut all = true;
             for (page, &frame) in pages.clone().zip(frames.iter()) {
-                match (state.pages.get_mut(page), address(frame)) {
-                    (Some(entry), Some(address)) => *entry = address,
+                match (state.pages.get_mut(page), entry(frame)) {
+                    (Some(old), Some(new)) => *old = new,
                     _ => all = false,
                 }
             }
@@ -361,29 +367,37 @@ impl Odp {
         Err(EBUSY)
     }
 
-    /// Fetches pages; marks what cannot be had, so that who wants it is told.
-    pub(super) fn fetch_or_mark(&self, wanted: &Wanted) {
-        let Wanted { pages, write } = wanted;
-        let mut from = pages.start;
-        while from < pages.end {
-            let to = pages.end.min(from + BATCH);
+    /// Fetches pages; marks what cannot be had, so that who waits for it is told.
+    ///
+    /// Fails with `EFAULT` if there are such, whether marked or not.
+    pub(super) fn fetch_or_mark(&self, wanted: &Wanted) -> Result {
+        let mut result = Ok(());
+        let mut from = wanted.pages.start;
+        while from < wanted.pages.end {
+            let to = wanted.pages.end.min(from + BATCH);
             // What changes all the time is asked for again.
-            if matches!(self.fetch_batch(from..to, *write, true), Err(e) if e != EBUSY) {
-                self.fetch_each(from..to, *write);
+            if matches!(self.fetch_batch(from..to, wanted.write, true), Err(e) if e != EBUSY) {
+                result = self.fetch_each(from..to, wanted).and(result);
             }
             from = to;
         }
+        result
     }
 
     /// Fetches page by page: a hole does not keep its neighbours away.
-    fn fetch_each(&self, pages: Range<usize>, write: bool) {
+    fn fetch_each(&self, pages: Range<usize>, wanted: &Wanted) -> Result {
+        let mut result = Ok(());
         for page in pages {
-            let failed =
-                matches!(self.fetch_batch(page..page + 1, write, true), Err(e) if e != EBUSY);
-            if let Some(entry) = self.state.lock().pages.get_mut(page).filter(|_| failed) {
-                *entry |= FAILED;
+            let fetched = self.fetch_batch(page..page + 1, wanted.write, true);
+            if !matches!(fetched, Err(e) if e != EBUSY) {
+                continue;
+            }
+            result = Err(EFAULT);
+            if let Some(entry) = self.state.lock().pages.get_mut(page) {
+                *entry |= if wanted.told { FAILED } else { 0 };
             }
         }
+        result
     }
 
     /// Whether no page of `pages` is there.
@@ -470,21 +484,6 @@ impl PinnedDrop for Odp {
     }
 }
 
-/// Entry for a page frame; `None` if there is no page, or none that we may touch.
-fn address(pfn: usize) -> Option<usize> {
-    let has = |flag: bindings::hmm_pfn_flags| pfn & flag != 0;
-    if !has(bindings::hmm_pfn_flags_HMM_PFN_VALID) || has(bindings::hmm_pfn_flags_HMM_PFN_ERROR) {
-        return None;
-    }
-    // SAFETY: arithmetic on a valid page frame (64-bit kernels map all memory).
-    let address = unsafe { bindings::lowmem_page_address(bindings::hmm_pfn_to_page(pfn)) };
-    if !is_mapped(address) {
-        return None;
-    }
-    let writable = has(bindings::hmm_pfn_flags_HMM_PFN_WRITE);
-    Some(address as usize | if writable { WRITABLE } else { 0 })
-}
-
 impl WorkItem for Odp {
     type Pointer = Arc<Self>;
 
@@ -494,7 +493,8 @@ impl WorkItem for Odp {
             let Some(wanted) = next else {
                 return;
             };
-            this.fetch_or_mark(&wanted);
+            // Who waits finds the marks.
+            let _ = this.fetch_or_mark(&wanted);
         }
     }
 }

@@ -69,6 +69,12 @@ impl Block {
         free
     }
 
+    /// Whether it is from the memory that is kept for freeing memory, which goes back there.
+    fn is_reserve(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { bindings::page_is_pfmemalloc(self.page()) }
+    }
+
     /// Its first byte.
     pub(super) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
@@ -121,7 +127,11 @@ impl SkbPool {
                     keep(slot, block);
                     continue;
                 }
-                None => Block::new(order)?,
+                None => match Block::new(order) {
+                    Some(block) if block.is_reserve() => return Some(block),
+                    Some(block) => block,
+                    None => continue,
+                },
             };
             keep(slot, block.share());
             return Some(block);

@@ -12,6 +12,8 @@ const WAITING: usize = 8;
 pub(super) struct Wanted {
     pub(super) pages: Range<usize>,
     pub(super) write: bool,
+    /// Somebody waits who is to be told if they cannot be had.
+    pub(super) told: bool,
 }
 
 /// Those that wait.
@@ -23,19 +25,21 @@ pub(super) struct WantedList {
 
 impl WantedList {
     /// Has pages fetched; says whether that is news.
-    pub(super) fn add(&mut self, pages: Range<usize>, write: bool) -> bool {
-        let known = self.list.iter().take(self.waiting).any(|wanted| {
-            let inside = wanted.pages.start <= pages.start && pages.end <= wanted.pages.end;
-            inside && wanted.write >= write
+    pub(super) fn add(&mut self, new: Wanted) -> bool {
+        let known = self.list.iter_mut().take(self.waiting).find(|wanted| {
+            let inside = wanted.pages.start <= new.pages.start && new.pages.end <= wanted.pages.end;
+            inside && wanted.write >= new.write
         });
-        match self.list.get_mut(self.waiting) {
-            Some(free) if !known => {
-                *free = Wanted { pages, write };
-                self.waiting += 1;
-                true
-            }
-            _ => false,
+        if let Some(known) = known {
+            known.told |= new.told;
+            return false;
         }
+        let Some(free) = self.list.get_mut(self.waiting) else {
+            return false;
+        };
+        *free = new;
+        self.waiting += 1;
+        true
     }
 
     /// The next one to be fetched.

@@ -50,12 +50,11 @@ pub(super) fn srq(srq: &Srq, out: &mut Details) {
     out.number(c"limit", now.limit);
 }
 
-/// What memory it is, and who may do what with it.
+/// What memory it is, and who may do what with it. Not where: everybody may ask.
 pub(super) fn mr(dev: &Device, key: u32, out: &mut Details) {
     if let Some(now) = Mr::describe(dev, key) {
         out.word(c"memory", now.memory);
         out.hex(c"access", now.access.into());
-        out.hex(c"first_address", now.iova);
         out.number(c"windows", now.windows);
     }
 }

@@ -86,8 +86,6 @@ pub(crate) struct MrState {
     pub(crate) memory: &'static CStr,
     /// `IB_ACCESS_*`.
     pub(crate) access: u32,
-    /// The address of its first byte.
-    pub(crate) iova: u64,
     /// Windows that are bound to it.
     pub(crate) windows: u32,
 }
@@ -196,7 +194,6 @@ impl Mr {
         Some(MrState {
             memory: mr.backing.name(),
             access: mr.rights.load(Ordering::Relaxed) as u32,
-            iova: mr.iova,
             windows: if windows == CLOSED { 0 } else { windows },
         })
     }

@@ -67,7 +67,7 @@ impl Details {
     pub(crate) fn hex(&mut self, name: &CStr, value: u64) {
         match CString::try_from_fmt(fmt!("{value:#x}")) {
             Ok(word) => self.word(name, &word),
-            Err(e) => self.result = Err(e),
+            Err(e) => self.result = self.result.and(Err(e)),
         }
     }
 

@@ -14,6 +14,7 @@ import struct
 import sys
 import tempfile
 import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import pyverbs.enums as e
@@ -362,6 +363,22 @@ def advised():
         libc.munmap(theirs.base, PAGE, 0)
         why = raises(OSError, advise, y.ctx, y.pd, PREFETCH, [(*whole, theirs.mr.lkey)])
         eq(why.errno, errno.EFAULT, "a hole")
+
+
+@case("advice about memory that is not there yet harms nobody who comes when it is")
+def advised_hole():
+    with pair() as (x, y):
+        mine, theirs = both(x, y, 4 * PAGE)
+        mine.put(pattern(4 * PAGE))
+        libc.munmap(theirs.base, theirs.size, 0)
+        entries = [(theirs.address, theirs.length, theirs.mr.lkey)]
+        advise(y.ctx, y.pd, PREFETCH_WRITE, entries, False)
+        raises(OSError, advise, y.ctx, y.pd, PREFETCH_WRITE, entries)
+        # long enough for who follows the advice to find nothing
+        time.sleep(0.3 * SLOWER)
+        theirs.map(theirs.base)
+        eq(write(x, mine, theirs), FINE, "write")
+        eq(theirs.get(), pattern(4 * PAGE), "data")
 
 
 if __name__ == "__main__":
