@@ -4,7 +4,9 @@
 //!
 //! Readers (softirq, the packet path) take no lock and touch no shared counter.
 //! Writers run in process context. A removed entry gives its reference back
-//! after a grace period, so a reader may clone the `Arc` it was shown.
+//! after a grace period, so a reader may clone the `Arc` it was shown. That may be
+//! the last one of something that owns a table, which then goes in a softirq: so the
+//! tables' locks keep softirqs off.
 
 use crate::bindings;
 use core::{
@@ -52,7 +54,7 @@ impl<T: Send + Sync> RcuTable<T> {
         pin_init!(Self {
             // SAFETY: `xa_init_flags` initialises the memory that it is given.
             xa <- Opaque::ffi_init(|xa| unsafe {
-                bindings::xa_init_flags(xa, bindings::FERROCE_XA_FLAGS_ALLOC)
+                bindings::xa_init_flags(xa, bindings::FERROCE_XA_FLAGS)
             }),
             _entries: core::marker::PhantomData,
         })
@@ -75,7 +77,7 @@ impl<T: Send + Sync> RcuTable<T> {
         let entry = Self::entry(value, GFP_KERNEL)?;
         // SAFETY: the xarray is initialised, and `entry` is a valid aligned pointer.
         let err = unsafe {
-            bindings::xa_insert(
+            bindings::xa_insert_bh(
                 self.xa.get(),
                 index as usize,
                 entry.cast(),
@@ -99,7 +101,7 @@ impl<T: Send + Sync> RcuTable<T> {
         // SAFETY: the xarray is initialised; `index` and `cursor` are ours. A null entry
         // reserves the index.
         let err = unsafe {
-            bindings::xa_alloc_cyclic(
+            bindings::xa_alloc_cyclic_bh(
                 self.xa.get(),
                 &mut index,
                 core::ptr::null_mut(),
@@ -117,7 +119,7 @@ impl<T: Send + Sync> RcuTable<T> {
         let entry = Self::entry(value, GFP_KERNEL)?;
         // SAFETY: the xarray is initialised, and `entry` is a valid aligned pointer.
         let err = unsafe {
-            bindings::xa_err(bindings::xa_store(
+            bindings::xa_err(bindings::xa_store_bh(
                 self.xa.get(),
                 index as usize,
                 entry.cast(),
@@ -203,7 +205,7 @@ impl<T: Send + Sync> RcuTable<T> {
         // SAFETY: the xarray is initialised, and `entry` is a valid aligned pointer.
         let (old, err) = unsafe {
             let flags = bindings::FERROCE_GFP_KERNEL;
-            let old = bindings::xa_store(self.xa.get(), index as usize, entry.cast(), flags);
+            let old = bindings::xa_store_bh(self.xa.get(), index as usize, entry.cast(), flags);
             (old, bindings::xa_err(old))
         };
         Self::settle(entry, err)?;
@@ -224,7 +226,7 @@ impl<T: Send + Sync> RcuTable<T> {
     /// Takes `index` out. The table's own reference goes after a grace period.
     pub(crate) fn remove(&self, index: u32) -> Option<Arc<T>> {
         // SAFETY: the xarray is initialised.
-        let entry = unsafe { bindings::xa_erase(self.xa.get(), index as usize) };
+        let entry = unsafe { bindings::xa_erase_bh(self.xa.get(), index as usize) };
         Self::retire(entry.cast())
     }
 
@@ -242,7 +244,7 @@ impl<T: Send + Sync> RcuTable<T> {
     /// be dropped here, where one may sleep.
     pub(crate) fn remove_sync(&self, index: u32) -> Option<Arc<T>> {
         // SAFETY: the xarray is initialised.
-        let entry = unsafe { bindings::xa_erase(self.xa.get(), index as usize) };
+        let entry = unsafe { bindings::xa_erase_bh(self.xa.get(), index as usize) };
         if entry.is_null() {
             return None;
         }

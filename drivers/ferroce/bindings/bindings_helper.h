@@ -57,7 +57,7 @@
 #endif
 
 /* Macros that bindgen cannot evaluate. */
-static const gfp_t FERROCE_XA_FLAGS_ALLOC = XA_FLAGS_ALLOC;
+static const gfp_t FERROCE_XA_FLAGS = XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH;
 static const xa_mark_t FERROCE_XA_PRESENT = XA_PRESENT;
 
 #include "../../../uapi/ferroce.h"
