@@ -20,10 +20,8 @@ static USABLE: AtomicBool = AtomicBool::new(false);
 /// Finds out whether there can be a [`Section`]; before that there is none.
 pub(super) fn detect() {
     // SAFETY: no requirement.
-    USABLE.store(
-        unsafe { bindings::ferroce_has_vectors() },
-        Ordering::Relaxed,
-    );
+    let usable = unsafe { bindings::ferroce_has_vectors() };
+    USABLE.store(usable, Ordering::Relaxed);
 }
 
 /// A section of code that may use vector registers. It stays on its CPU, and is short.
